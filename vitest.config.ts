@@ -3,6 +3,17 @@ import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
 import { subpaths } from "./subpaths.config.ts";
 
+/**
+ * `npm run test:servers` runs these files, and `npm test` runs all others. A test belongs here if it needs a server, a
+ * browser, the packages of test/heavy or the packed package, or if it runs or kills many processes.
+ */
+const servers = [
+  "test/heavy/**/*.test.ts",
+  "test/stores/{every,mysql,postgres,redis}/**/*.test.ts",
+  "test/{docs,examples,package,system}/**/*.test.ts",
+  "test/**/*.servers.test.ts",
+];
+
 export default defineConfig({
   resolve: {
     alias: Object.entries(subpaths).map(([name, path]) => ({
@@ -13,19 +24,31 @@ export default defineConfig({
   test: {
     // On two cores vitest would keep one for itself, which does nothing.
     maxWorkers: Math.max(2, availableParallelism() - 1),
-    include: ["test/**/*.test.ts"],
     // Without this line, vitest replaces the text of style.css?raw by an empty text.
     css: { include: [/\?raw$/] },
     // A test that takes a tenth of a second takes seconds on a machine with other work.
     testTimeout: 30_000,
     hookTimeout: 30_000,
     globalSetup: "test/support/compile-cache.ts",
-    // The native compiler takes a third of the time.
-    typecheck: {
-      enabled: true,
-      checker: "test/typescript/newest/node_modules/.bin/tsc",
-      include: ["test/**/*.test-d.ts"],
-      tsconfig: "./tsconfig.json",
-    },
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: "unit",
+          include: ["test/**/*.test.ts"],
+          exclude: [...servers, "**/node_modules/**"],
+          env: { STAYHOOK_WITHOUT_SERVERS: "1" },
+          // The native compiler takes a third of the time.
+          typecheck: {
+            enabled: true,
+            checker: "node_modules/typescript-newest/bin/tsc",
+            include: ["test/**/*.test-d.ts"],
+            exclude: ["**/node_modules/**"],
+            tsconfig: "./tsconfig.json",
+          },
+        },
+      },
+      { extends: true, test: { name: "servers", include: servers, exclude: ["**/node_modules/**"] } },
+    ],
   },
 });

@@ -1,169 +1,157 @@
-import { describe, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { masked } from "../../src/cli/commands/config.ts";
 import { cli, platform, serve } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
 const other = "https://example.com/other?key=0ther";
+const shown = "https://example.com/hooks?key=***";
+const all = (base: string) =>
+  Object.fromEntries(["bookings", "listings", "messages"].map((topic) => [topic, `${base}&topic=${topic}`]));
 
-async function account() {
-  const { sandbox, env } = await platform();
-  const configWith = (args: readonly string[], more: Record<string, string> = {}, input?: string) =>
-    cli(["config", ...args], { env: { ...env, ...more }, input });
-  return { sandbox, configWith, config: (...args: string[]) => configWith(args) };
+/** What `config` finds: the environment, stdin, and whether stdin is a terminal. */
+interface Given {
+  readonly env?: Readonly<Record<string, string>>;
+  readonly input?: string;
+  readonly typing?: boolean;
 }
+/** What a command prints, how it ends, and the endpoints afterwards; `null`: no configuration. */
+interface Then {
+  readonly code?: number;
+  readonly out?: string | RegExp;
+  readonly err?: string | RegExp;
+  readonly endpoints?: Readonly<Record<string, string>> | null;
+  readonly isActive?: boolean;
+}
+type Step = readonly [line: string, then: Then, given?: Given];
 
-describe("config", () => {
-  test("get prints the configuration with masked secrets, or ends with 4 if there is none", async () => {
-    const { config } = await account();
-    const none = await config("get");
-    expect(none).toMatchObject({ code: 4, stdout: "" });
-    expect(none.stderr).toContain("stayhook config ensure");
-    await config("set", "--bookings", url);
-    const shown = "https://example.com/hooks?key=***";
-    expect(await config("get")).toMatchObject({ code: 0, stdout: `isActive\ttrue\nbookings\t${shown}\n` });
-    const json = async (...args: string[]) => JSON.parse((await config("get", "--json", ...args)).stdout);
-    expect(await json()).toEqual({ isActive: true, endpoints: { bookings: shown } });
-    expect(await json("--show-secrets")).toEqual({ isActive: true, endpoints: { bookings: url } });
-  });
+const ensured = (action: string) => new RegExp(`^action\t${action}\n`);
+const scripts: Readonly<Record<string, readonly Step[]>> = {
+  "get prints the configuration with masked secrets, or ends with 4 if there is none": [
+    ["get", { code: 4, err: "stayhook config ensure" }],
+    [`set --bookings ${url}`, { endpoints: { bookings: url } }],
+    ["get", { out: `isActive\ttrue\nbookings\t${shown}\n` }],
+    ["get --json", { out: JSON.stringify({ isActive: true, endpoints: { bookings: shown } }, null, 2) }],
+    ["get --json --show-secrets", { out: `"bookings": "${url}"` }],
+  ],
+  "set creates or replaces the whole configuration": [
+    [
+      `set --bookings ${url} --listings ${url}`,
+      { endpoints: { bookings: url, listings: url }, isActive: true },
+    ],
+    [`set --listings ${other} --inactive`, { endpoints: { listings: other }, isActive: false }],
+    ["set", { code: 2 }],
+    ["set --bookings http://example.com/?key=s3cret", { code: 2, err: "endpoints.bookings" }],
+    ["get", { out: "isActive\tfalse\n" }],
+  ],
+  "ensure writes only if something differs; an empty URL removes a topic": [
+    [`ensure --bookings ${url}`, { out: ensured("created") }],
+    [`ensure --bookings ${url}`, { out: ensured("unchanged") }],
+    [`ensure --listings ${url}`, { out: ensured("updated"), endpoints: { bookings: url, listings: url } }],
+    ["ensure --bookings=", { out: ensured("updated"), endpoints: { listings: url } }],
+    [`ensure --listings ${url} --inactive`, { out: ensured("updated"), isActive: false }],
+  ],
+  "on, off and delete": [
+    ["on", { code: 4 }],
+    ["delete --yes", { code: 4 }],
+    [`set --bookings ${url}`, {}],
+    ["off --yes", { out: "isActive\tfalse", isActive: false }],
+    ["on", { out: "isActive\ttrue", isActive: true }],
+    ["off", { code: 1, err: /\? \[y\/N\] /, isActive: true }, { typing: true, input: "n\n" }],
+    ["off", { isActive: false }, { typing: true, input: "yes\n" }],
+    ["delete", { code: 1, err: /\? \[y\/N\] /, isActive: false }, { typing: true, input: "yess\n" }],
+    [
+      "delete --json",
+      { out: '{\n  "deleted": true\n}\n', endpoints: null },
+      { typing: true, input: " Y \n" },
+    ],
+  ],
+  "endpoints come from the environment, where an empty variable counts as unset": [
+    [
+      "ensure",
+      { err: /^$/, endpoints: { bookings: url, messages: other } },
+      { env: { STAYHOOK_ENDPOINT_BOOKINGS: url, STAYHOOK_ENDPOINT_MESSAGES: other } },
+    ],
+    [
+      "ensure",
+      { endpoints: { bookings: url, listings: url, messages: other } },
+      { env: { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_ENDPOINT: "", STAYHOOK_ENDPOINT_LISTINGS: url } },
+    ],
+    ["ensure", { code: 2, err: "at least one of --bookings" }, { env: { STAYHOOK_ENDPOINT: "" } }],
+    ["set", { err: /^$/, endpoints: { listings: url } }, { env: { STAYHOOK_ENDPOINT_LISTINGS: url } }],
+  ],
+  "endpoints come from stdin, one line for each option or one line for all": [
+    [
+      "set --listings - --bookings -",
+      { err: /^$/, endpoints: { bookings: url, listings: other } },
+      { input: `${url}\n${other}\n` },
+    ],
+    ["set --listings - --bookings -", { endpoints: { bookings: other, listings: other } }, { input: other }],
+    ["set --bookings -", { code: 2 }, { input: "\n" }],
+  ],
+  "options override the environment, and a query in an endpoint causes a warning": [
+    [
+      `set --bookings ${url}`,
+      {
+        endpoints: { bookings: url },
+        err: "can read the query of the URL in --bookings. Give the URL on stdin (--bookings -) or in STAYHOOK_ENDPOINT_BOOKINGS",
+      },
+      { env: { STAYHOOK_ENDPOINT_LISTINGS: other } },
+    ],
+    ["set --bookings https://example.com/hooks", { err: /^$/ }],
+  ],
+  "one URL is for all topics with --to or STAYHOOK_ENDPOINT; endpoints of topics win over the variable": [
+    ["ensure --to -", { err: /^$/, endpoints: all(url) }, { input: `${url}\n` }],
+    ["ensure", { err: /^$/, endpoints: all(other) }, { env: { STAYHOOK_ENDPOINT: other } }],
+    [
+      "ensure",
+      { endpoints: { ...all(other), bookings: url } },
+      { env: { STAYHOOK_ENDPOINT: other, STAYHOOK_ENDPOINT_BOOKINGS: url } },
+    ],
+    ["ensure --to -", { code: 2 }, { input: "" }],
+  ],
+};
 
-  test("set creates or replaces the whole configuration", async () => {
-    const { sandbox, config } = await account();
-    expect(await config("set", "--bookings", url, "--listings", url)).toMatchObject({ code: 0 });
-    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url, listings: url } });
-    await config("set", "--listings", other, "--inactive");
-    expect(sandbox.webhookConfig).toEqual({ isActive: false, endpoints: { listings: other } });
-    expect(await config("set")).toMatchObject({ code: 2 });
-  });
-
-  test("set replaces a configuration that another machine created meanwhile", async () => {
-    const { sandbox, config } = await account();
-    await config("set", "--bookings", other);
-    sandbox.faults.set([{ status: 404, route: "GET /v2/webhooks/config", times: 1 }]);
-    expect(await config("set", "--bookings", url)).toMatchObject({ code: 0 });
-    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url } });
-  });
-
-  test("set refuses a URL that is not https, and names the topic but not the URL", async () => {
-    const { sandbox, config } = await account();
-    const { code, stderr } = await config("set", "--bookings", "http://example.com/?key=s3cret");
-    expect(code).toBe(2);
-    expect(stderr).toContain("endpoints.bookings");
-    expect(stderr).not.toContain("s3cret");
-    expect(sandbox.webhookConfig).toBeUndefined();
-  });
-
-  test("ensure writes only if something differs; an empty URL removes a topic", async () => {
-    const { sandbox, config } = await account();
-    const action = async (...args: string[]) =>
-      JSON.parse((await config("ensure", ...args, "--json")).stdout);
-    expect(await action("--bookings", url)).toMatchObject({ action: "created" });
-    expect(await action("--bookings", url)).toMatchObject({ action: "unchanged" });
-    expect(await action("--listings", url)).toMatchObject({ action: "updated" });
-    expect(await action("--bookings=")).toMatchObject({ action: "updated" });
-    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { listings: url } });
-    expect(await action("--listings", url, "--inactive")).toMatchObject({ action: "updated" });
-    expect(sandbox.webhookConfig).toEqual({ isActive: false, endpoints: { listings: url } });
-  });
-
-  test("on and off switch delivery", async () => {
-    const { sandbox, config } = await account();
-    expect(await config("on")).toMatchObject({ code: 4 });
-    await config("set", "--bookings", url);
-    expect((await config("off", "--yes")).stdout).toContain("isActive\tfalse");
-    expect(sandbox.webhookConfig?.isActive).toBe(false);
-    expect((await config("on")).stdout).toContain("isActive\ttrue");
-    expect(sandbox.webhookConfig?.isActive).toBe(true);
-  });
-
-  test("on prints the configuration even if the platform answers with an empty body", async () => {
-    const baseUrl = await serve(({ method }, response) => {
-      if (method === "PATCH") return response.writeHead(204).end();
-      response.setHeader("content-type", "application/json");
-      return response.end(JSON.stringify({ isActive: true, endpoints: { bookings: url } }));
-    });
-    const env = { STAYHOOK_ACCESS_TOKEN: "t" };
-    expect(await cli(["config", "on", "--base-url", baseUrl], { env })).toEqual({
-      code: 0,
-      stdout: `isActive\ttrue\nbookings\thttps://example.com/hooks?key=***\n`,
-      stderr: "",
-    });
-  });
-
-  test("delete deletes the configuration, or ends with 4 if there is none", async () => {
-    const { sandbox, config } = await account();
-    expect(await config("delete", "--yes")).toMatchObject({ code: 4 });
-    await config("set", "--bookings", url);
-    expect(await config("delete", "--yes", "--json")).toMatchObject({
-      code: 0,
-      stdout: '{\n  "deleted": true\n}\n',
-    });
-    expect(sandbox.webhookConfig).toBeUndefined();
-  });
+test.each(Object.entries(scripts))("config %s", async (_, steps) => {
+  const { sandbox, env } = await platform();
+  for (const [line, then, given] of steps) {
+    const ended = await cli(`config ${line}`, { ...given, env: { ...env, ...given?.env } });
+    expect(ended.code, `${line}: ${ended.stderr}`).toBe(then.code ?? 0);
+    if (then.code !== undefined) expect(ended.stdout, line).toBe("");
+    for (const [text, expected = ""] of [
+      [ended.stdout, then.out],
+      [ended.stderr, then.err],
+    ] as const)
+      if (typeof expected === "string") expect(text, line).toContain(expected);
+      else expect(text, line).toMatch(expected);
+    if (!line.includes("--show-secrets"))
+      expect(ended.stdout + ended.stderr, line).not.toMatch(/s3cret|0ther/);
+    const { webhookConfig } = sandbox;
+    if (then.endpoints !== undefined) expect(webhookConfig?.endpoints ?? null, line).toEqual(then.endpoints);
+    if (then.isActive !== undefined) expect(webhookConfig?.isActive, line).toBe(then.isActive);
+  }
 });
 
-describe("endpoints", () => {
-  test("come from the environment", async () => {
-    const { sandbox, configWith } = await account();
-    const ended = await configWith(["ensure"], {
-      STAYHOOK_ENDPOINT_BOOKINGS: url,
-      STAYHOOK_ENDPOINT_MESSAGES: other,
-    });
-    expect(ended).toMatchObject({ code: 0, stderr: "" });
-    expect(ended.stdout).not.toMatch(/s3cret|0ther/);
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, messages: other });
-    // An empty variable counts as unset. It removes no topic.
-    const unset = { STAYHOOK_ENDPOINT_BOOKINGS: "", STAYHOOK_ENDPOINT: "" };
-    await configWith(["ensure"], { ...unset, STAYHOOK_ENDPOINT_LISTINGS: url });
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: url, messages: other });
-    expect((await configWith(["ensure"], unset)).stderr).toContain("at least one of --bookings");
-    expect(await configWith(["set"], { STAYHOOK_ENDPOINT_LISTINGS: url })).toMatchObject({
-      code: 0,
-      stderr: "",
-    });
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ listings: url });
-  });
+test("set replaces a configuration that another machine created meanwhile", async () => {
+  const { sandbox, env } = await platform();
+  await cli(`config set --bookings ${other}`, { env });
+  sandbox.faults.set([{ status: 404, route: "GET /v2/webhooks/config", times: 1 }]);
+  expect(await cli(`config set --bookings ${url}`, { env })).toMatchObject({ code: 0 });
+  expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: url } });
+});
 
-  test("come from stdin, one line for each option or one line for all", async () => {
-    const { sandbox, configWith } = await account();
-    const two = ["set", "--listings", "-", "--bookings", "-"];
-    expect(await configWith(two, {}, `${url}\n${other}\n`)).toMatchObject({ code: 0, stderr: "" });
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url, listings: other });
-    expect(await configWith(two, {}, other)).toMatchObject({ code: 0, stderr: "" });
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: other, listings: other });
-    expect(await configWith(["set", "--bookings", "-"], {}, "\n")).toMatchObject({ code: 2 });
+test("set fails if the platform keeps nothing, and on reads what the platform's empty answer lacks", async () => {
+  let kept = "";
+  const baseUrl = await serve(({ method }, response) => {
+    if (method === "GET" && kept !== "")
+      return response.setHeader("content-type", "application/json").end(kept);
+    return response.writeHead(method === "GET" ? 404 : 204).end();
   });
-
-  test("options override the environment, and a query in an endpoint causes a warning", async () => {
-    const { sandbox, configWith } = await account();
-    const { code, stderr } = await configWith(["set", "--bookings", url], {
-      STAYHOOK_ENDPOINT_LISTINGS: other,
-    });
-    expect(code).toBe(0);
-    expect(stderr).toContain(
-      "can read the query of the URL in --bookings. Give the URL on stdin (--bookings -) or in STAYHOOK_ENDPOINT_BOOKINGS",
-    );
-    expect(stderr).not.toContain("s3cret");
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ bookings: url });
-    expect(await configWith(["set", "--bookings", "https://example.com/hooks"])).toMatchObject({
-      stderr: "",
-    });
-  });
-
-  test("are one URL for all topics with --to or STAYHOOK_ENDPOINT", async () => {
-    const { sandbox, configWith } = await account();
-    const all = (base: string) =>
-      Object.fromEntries(
-        ["bookings", "listings", "messages"].map((topic) => [topic, `${base}&topic=${topic}`]),
-      );
-    expect(await configWith(["ensure", "--to", "-"], {}, `${url}\n`)).toMatchObject({ code: 0, stderr: "" });
-    expect(sandbox.webhookConfig?.endpoints).toEqual(all(url));
-    expect(await configWith(["ensure"], { STAYHOOK_ENDPOINT: other })).toMatchObject({ code: 0, stderr: "" });
-    expect(sandbox.webhookConfig?.endpoints).toEqual(all(other));
-    // Endpoints of topics win over STAYHOOK_ENDPOINT.
-    await configWith(["ensure"], { STAYHOOK_ENDPOINT: other, STAYHOOK_ENDPOINT_BOOKINGS: url });
-    expect(sandbox.webhookConfig?.endpoints).toEqual({ ...all(other), bookings: url });
-    expect(await configWith(["ensure", "--to", "-"], {}, "")).toMatchObject({ code: 2 });
-  });
+  const env = { STAYHOOK_ACCESS_TOKEN: "t", STAYHOOK_BASE_URL: baseUrl };
+  const { code, stderr } = await cli(`config set --bookings ${url}`, { env });
+  expect({ code, stderr }).toMatchObject({ code: 1, stderr: expect.stringContaining("does not have it") });
+  kept = JSON.stringify({ isActive: true, endpoints: { bookings: url } });
+  const stdout = `isActive\ttrue\nbookings\t${shown}\n`;
+  expect(await cli("config on", { env })).toEqual({ code: 0, stdout, stderr: "" });
 });
 
 test.each([
@@ -175,21 +163,4 @@ test.each([
   ["https://example.com/hooks", "https://example.com/hooks"],
 ])("%s is masked as %s", (given, shown) => {
   expect(masked(given)).toBe(shown);
-});
-
-test("config off and config delete ask on a terminal", async () => {
-  const { sandbox, env } = await platform();
-  await cli(["config", "set", "--bookings", "https://example.com"], { env });
-  for (const [args, input, code] of [
-    [["off"], "n\n", 1],
-    [["delete"], "yess\n", 1],
-    [["off"], "yes\n", 0],
-    [["delete"], " Y \n", 0],
-  ] as const) {
-    const { code: ended, stderr } = await cli(["config", ...args], { env, typing: true, input });
-    expect(ended, args.join()).toBe(code);
-    expect(stderr).toMatch(/\? \[y\/N\] /);
-    if (code === 1) expect(sandbox.webhookConfig?.isActive).toBe(true);
-  }
-  expect(sandbox.webhookConfig).toBeUndefined();
 });

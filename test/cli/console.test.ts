@@ -1,18 +1,14 @@
-import { mkdtempSync, rmSync } from "node:fs";
 import { request } from "node:http";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test } from "vitest";
 import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
-import { cli, start, until } from "./support.ts";
+import { cli, directory, start, until } from "./support.ts";
 
 /** Opens the console of a store with one pending event. */
 async function opened(...args: string[]) {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, "events.db");
+  const file = join(directory(), "events.db");
   const store = sqliteStore(file, { durability: "process-crash" });
   onTestFinished(() => store.close());
   const eventId = crypto.randomUUID();
@@ -30,7 +26,7 @@ async function opened(...args: string[]) {
   const running = start(["console", "--store", file, "--port", "0", ...args]);
   await until(() => expect(running.stdout()).toContain("?token="));
   const url = /http:\S+/.exec(running.stdout())?.[0] ?? "";
-  return { store, eventId, running, url, origin: new URL(url).origin };
+  return { file, store, eventId, running, url, origin: new URL(url).origin };
 }
 
 test("the URL that is printed opens the console once, and a cookie from then on", async () => {
@@ -94,18 +90,10 @@ test("a stranger's name for this machine is refused, with the token as well", as
 });
 
 test("a port that is taken is named", async () => {
-  const { origin } = await opened();
+  const { origin, file } = await opened();
   const { port } = new URL(origin);
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, "events.db");
-  await sqliteStore(file).close();
-  const store = sqliteStore(file);
-  await store.counts();
-  await store.close();
-  const { code, stderr } = await cli(["console", "--store", file, "--port", port]);
-  expect(code).toBe(2);
-  expect(stderr).toContain(`Port ${port} is in use.`);
+  const { code, stderr } = await cli(`console --store ${file} --port ${port}`);
+  expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`Port ${port} is in use.`) });
 });
 
 test.skipIf(!hasChromium)(

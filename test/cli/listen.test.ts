@@ -1,17 +1,13 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { closed, platform, quiet, receiver, start, until } from "./support.ts";
+import { closed, directory, platform, quiet, receiver, start, until } from "./support.ts";
 
 /** Makes a deployed app that records notifications in a file. */
 async function deployed() {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, "events.db");
+  const file = join(directory(), "events.db");
   const { sandbox } = await platform();
   const store = sqliteStore(file, { durability: "process-crash" });
   const webhooks = createWebhookHandler({

@@ -21,7 +21,7 @@ export interface RunningProcess {
 export const ctrlC = "\u0003";
 
 /** The longest wait for the end of a process, ms. A process that should end needs much less. */
-const PATIENCE = 8000;
+const PATIENCE = 20_000;
 
 /**
  * Starts the command line as a process.

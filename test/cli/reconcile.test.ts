@@ -1,16 +1,12 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { cli, platform, serve, start, until } from "./support.ts";
+import { cli, directory, platform, serve, start, until } from "./support.ts";
 
 /** Makes an app that has handled a booking and knows a listing. Both have changed on the platform since then. */
 async function app() {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, "events.db");
+  const file = join(directory(), "events.db");
   const { sandbox, env } = await platform();
   const heard: string[] = [];
   /** Runs the app's process once. */

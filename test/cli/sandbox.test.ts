@@ -1,9 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { StayhookClient } from "stayhook";
-import { describe, expect, onTestFinished, test } from "vitest";
-import { cli, receiver, serve, start, until } from "./support.ts";
+import { describe, expect, test } from "vitest";
+import { cli, directory, receiver, serve, start, until } from "./support.ts";
 
 /** Starts the command on a free port. Resolves when the sandbox listens. */
 async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
@@ -25,12 +24,14 @@ describe("sandbox", () => {
     const client = new StayhookClient({ baseUrl: url, accessToken: "sandbox" });
     expect(await client.listings.list()).toEqual([]);
     await until(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
-  });
 
-  test("takes the token from the environment, and does not print it", async () => {
-    const { url, stdout, stderr } = await sandbox([], { STAYHOOK_ACCESS_TOKEN: "my-0wn-token" });
-    await new StayhookClient({ baseUrl: url, accessToken: "my-0wn-token" }).listings.list();
-    expect(stdout() + stderr()).not.toContain("my-0wn-token");
+    const own = await sandbox([], { STAYHOOK_ACCESS_TOKEN: "my-0wn-token" });
+    await new StayhookClient({ baseUrl: own.url, accessToken: "my-0wn-token" }).listings.list();
+    expect(own.stdout() + own.stderr()).not.toContain("my-0wn-token");
+    expect(await cli(`sandbox --port ${new URL(url).port}`)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("0 for a free port"),
+    });
   });
 
   test("runs typed commands in order, and prints each delivery", async () => {
@@ -149,13 +150,6 @@ describe("sandbox", () => {
     running.type("book X1");
     await until(() => expect(running.stdout()).toContain("dropped on purpose"));
     expect(received()).toEqual([]);
-    for (const args of [
-      ["--drop", "2"],
-      ["--drop", ""],
-      ["--seed", "1.5"],
-      ["--seed", ""],
-    ])
-      expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });
 
   test("--retry, --timeout and --delay change the deliveries", async () => {
@@ -172,12 +166,6 @@ describe("sandbox", () => {
     await until(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
     expect(running.stdout()).toMatch(/ to \S+: 500 in \d+ ms\n/);
     expect(running.stdout()).toMatch(/attempt 2\) to \S+: no answer within 0\.1 s in \d+ ms\n/);
-    for (const args of [
-      ["--timeout", "0"],
-      ["--delay", "5s-1s"],
-      ["--duplicates", "-1"],
-    ])
-      expect(await cli(["sandbox", "--port", "0", ...args])).toMatchObject({ code: 2 });
   });
 
   test("redeliver sends the last notification, or one by its id", async () => {
@@ -247,19 +235,6 @@ describe("sandbox", () => {
       expect(JSON.parse(line)).toEqual({ error: { message: expect.any(String) } });
   });
 
-  test("ends with 2 if the port is in use, and suggests another one", async () => {
-    const { url } = await sandbox();
-    const { code, stderr } = await cli(["sandbox", "--port", new URL(url).port]);
-    expect(code).toBe(2);
-    expect(stderr).toContain("0 for a free port");
-  });
-
-  test("needs an access token of its own beyond loopback", async () => {
-    const { code, stderr } = await cli(["sandbox", "--port", "0", "--host", "0.0.0.0"]);
-    expect(code).toBe(2);
-    expect(stderr).toContain("STAYHOOK_ACCESS_TOKEN");
-  });
-
   test("--demo begins with a few listings and bookings of each status, and sends nothing", async () => {
     const { url: to, received } = await receiver();
     const running = await sandbox(["--demo", "--to", to]);
@@ -275,11 +250,6 @@ describe("sandbox", () => {
   });
 
   describe("--state", () => {
-    function stateFile() {
-      const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-      onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-      return join(directory, "sandbox.json");
-    }
     const begin = async (file: string, ...args: string[]) => {
       const running = start(["sandbox", "--port", "0", "--state", file, ...args]);
       await until(() => expect(running.stdout()).toContain("The sandbox listens"));
@@ -288,7 +258,7 @@ describe("sandbox", () => {
     };
 
     test("keeps bookings, listings and the webhook configuration over a restart", async () => {
-      const file = stateFile();
+      const file = join(directory(), "sandbox.json");
       const { url: to, received } = await receiver();
       const first = await begin(file, "--to", to, "--demo");
       first.type("request AB12");
@@ -322,7 +292,7 @@ describe("sandbox", () => {
     });
 
     test("is refused with --seed, and for a file that is no state or cannot be written", async () => {
-      const file = stateFile();
+      const file = join(directory(), "sandbox.json");
       const refused = (...args: string[]) => cli(["sandbox", "--port", "0", ...args]);
       expect(await refused("--state", file, "--seed", "7")).toMatchObject({
         code: 2,

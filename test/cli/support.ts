@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import type { Sandbox } from "stayhook/testing";
@@ -32,8 +35,9 @@ export interface Running {
   interrupt(): void;
 }
 
+/** @param args - the words of the command, or its line, whose words have no spaces */
 export function start(
-  args: readonly string[],
+  args: string | readonly string[],
   { env = {}, terminal = false, typing = false, input }: Given = {},
 ): Running {
   const stdin = Object.assign(new PassThrough(), { isTTY: typing });
@@ -41,7 +45,11 @@ export function start(
   const [stdout, stderr] = [sink(terminal), sink(terminal)];
   const interruption = new AbortController();
   const io = { stdin, stdout: stdout.stream, stderr: stderr.stream, env, signal: interruption.signal };
-  const ended = run(args, io).then((code) => ({ code, stdout: stdout.text(), stderr: stderr.text() }));
+  const ended = run(typeof args === "string" ? args.split(" ") : args, io).then((code) => ({
+    code,
+    stdout: stdout.text(),
+    stderr: stderr.text(),
+  }));
   onTestFinished(() => interruption.abort());
   return {
     ended,
@@ -53,7 +61,7 @@ export function start(
   };
 }
 
-export function cli(args: readonly string[], given: Given = {}): Promise<Ended> {
+export function cli(args: string | readonly string[], given: Given = {}): Promise<Ended> {
   return start(args, given).ended;
 }
 
@@ -76,6 +84,13 @@ export async function platform(options: Parameters<typeof createProfiledSandbox>
     sandbox,
     env: { STAYHOOK_BASE_URL: sandbox.url, STAYHOOK_ACCESS_TOKEN: sandbox.accessToken },
   };
+}
+
+/** Makes a directory, which is deleted after the test. */
+export function directory(): string {
+  const path = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
+  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
+  return path;
 }
 
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };

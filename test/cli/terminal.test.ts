@@ -1,11 +1,10 @@
 import { execFile } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { describe, expect, onTestFinished, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { spawned } from "./process.ts";
-import { cli } from "./support.ts";
+import { cli, directory } from "./support.ts";
 
 describe("the help fits the terminal", () => {
   test.each([48, 64, 120])("%i columns wide", async (columns) => {
@@ -21,9 +20,7 @@ describe("the help fits the terminal", () => {
 
 /** Returns the words that the shell offers for the last word of a line. */
 async function offered(shell: "bash" | "zsh" | "fish", words: readonly string[]): Promise<string[]> {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
-  const file = join(directory, "completion");
+  const file = join(directory(), "completion");
   const { code, stdout } = await cli(["completion", shell]);
   expect(code).toBe(0);
   writeFileSync(file, stdout);
@@ -35,7 +32,7 @@ async function offered(shell: "bash" | "zsh" | "fish", words: readonly string[])
   };
   const flags = { bash: ["--norc"], zsh: ["-f"], fish: ["--no-config"] };
   const { stdout: found } = await promisify(execFile)(shell, [...flags[shell], "-c", scripts[shell]], {
-    env: { PATH: process.env.PATH, HOME: directory },
+    env: { PATH: process.env.PATH, HOME: directory() },
   });
   const last = words.at(-1) ?? "";
   return found.split("\n").filter((word) => word !== "" && word.startsWith(last));

@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { afterAll, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
+import type { Logger } from "../../src/logger.ts";
 import type { Booking, Listing } from "../../src/models/records.ts";
 
 export interface Received {
@@ -79,6 +80,14 @@ export function clientOf<B extends Booking = Booking, L extends Listing = Listin
   return new StayhookClient<B, L>({ baseUrl: url, accessToken, ...options });
 }
 
+/** Makes a client without retries, and a platform that gives it this answer. */
+export async function answering<B extends Booking = Booking, L extends Listing = Listing>(
+  reply: Reply,
+  options: Partial<ClientOptions<B, L>> = {},
+): Promise<StayhookClient<B, L>> {
+  return clientOf(await platform([reply]), { maxRetries: 0, ...options });
+}
+
 /** Returns the error of a promise that must reject. */
 export async function rejection<E = Error & Record<string, unknown>>(promise: Promise<unknown>): Promise<E> {
   const resolved = Symbol();
@@ -107,14 +116,6 @@ export function fakeFetch(
 /** Makes a logger that keeps its warnings. */
 export function keepingLogger() {
   const warnings: string[] = [];
-  const nothing = (): void => {};
-  return {
-    warnings,
-    logger: {
-      debug: nothing,
-      info: nothing,
-      error: nothing,
-      warn: (text: string) => void warnings.push(text),
-    },
-  };
+  const logger: Logger = ({ level, message }) => void (level === "warn" && warnings.push(message));
+  return { warnings, logger };
 }

@@ -164,6 +164,19 @@ describe("personal data", () => {
     expect(text).not.toContain("Ann Lee");
     expect((await browser.get(`${url}/?record=booking:HX3K9&personal=1`)).text).toContain("Ann Lee");
   });
+
+  test("is not in the changes of an event, which show the status and the dates from and to", async () => {
+    let stay = { checkIn: "2026-12-01", guestName: "Ann Lee" };
+    const { handle, url, browser } = await servedInboxOf({ track: { booking: () => stay } });
+    await handle("HX3K9", "Request");
+    stay = { checkIn: "2026-12-03", guestName: "Bo Lee" };
+    const page = `${url}/?event=${await handle("HX3K9", "Confirmed")}`;
+    const changed = "Changed: status Request -&gt; Confirmed, checkIn 2026-12-01 -&gt; 2026-12-03";
+    expect((await browser.get(page)).text).toContain(`${changed}, guestName (hidden)`);
+    expect((await browser.get(`${page}&personal=1`)).text).toContain(
+      `${changed}, guestName Ann Lee -&gt; Bo Lee`,
+    );
+  });
 });
 
 describe("a form from elsewhere is refused", () => {

@@ -181,11 +181,9 @@ test("they all type-check, as their readers will have them", { timeout: 60_000 }
   expect(files.length).toBeGreaterThan(10);
   const check = () =>
     // The newest compiler is native, and takes a third of the time of the others.
-    execFileSync(
-      "test/typescript/newest/node_modules/.bin/tsc",
-      ["--noEmit", "-p", "test/docs/tsconfig.json"],
-      { encoding: "utf8" },
-    );
+    execFileSync("node_modules/typescript-newest/bin/tsc", ["--noEmit", "-p", "test/docs/tsconfig.json"], {
+      encoding: "utf8",
+    });
   expect(check).not.toThrow();
 });
 
@@ -227,7 +225,7 @@ function notification(fields: object = {}) {
 
 async function theContractHolds(topic = "") {
   const cases = collected.splice(0);
-  expect(cases.length).toBeGreaterThan(90);
+  expect(cases.length).toBeGreaterThan(75);
   const chosen = cases.filter(({ name }) => name.startsWith(topic));
   expect(chosen).not.toEqual([]);
   // All cases at once would spend more time waiting for the CPU than for the store.

@@ -11,6 +11,7 @@ export const standing = [
   "docs/handler.md",
   "docs/production.md",
   "docs/security.md",
+  "docs/types.md",
 ];
 
 /** Documents whose blocks use names that the text around them introduces. */

@@ -124,6 +124,15 @@ const checks: Record<string, (running: Running) => unknown> = {
     await on.fallback({ type: "message" });
     expect(said()).toEqual(["block HX3K9", "nothing to do for message"]);
   },
+  "event-of": async ({ exports }) => {
+    const { webhooks } = exports as { webhooks: WebhookHandler };
+    const db = new DatabaseSync("codes.db");
+    db.exec("CREATE TABLE codes (code TEXT)");
+    await receive(webhooks, { bookingCode: "HX3K9" });
+    await webhooks.drain();
+    expect(db.prepare("SELECT code FROM codes").all()).toEqual([{ code: "HX3K9" }]);
+    db.close();
+  },
   models: () => expect(said()).toEqual(["Ann"]),
   client: () => expect(said()).toEqual([expect.stringMatching(/^1 Confirmed 200 /)]),
   shutdown: async ({ port, base }) => {
@@ -256,6 +265,14 @@ for (const { name, code } of blocks) {
   writeFileSync(join(generated, name, "block.ts"), code);
   writeFileSync(join(generated, name, "webhooks.mts"), webhooksFile);
 }
+// The type of `after` comes from test/heavy, which is not above these files.
+writeFileSync(
+  join(generated, "next-server.d.ts"),
+  `declare module "next/server" {
+  export const after: typeof import("../../../heavy/node_modules/next/server.js").after;
+}
+`,
+);
 
 test("every block is named, and has a check; every check has a block", () => {
   for (const { document, line, name } of blocks) expect(name, `${document}:${line}`).toBeDefined();
@@ -265,7 +282,7 @@ test("every block is named, and has a check; every check has a block", () => {
 test("the blocks type-check", { timeout: 60_000 }, () => {
   const check = () =>
     // The newest compiler is native, and takes a third of the time of the others.
-    execFileSync(join(home, "test/typescript/newest/node_modules/.bin/tsc"), [
+    execFileSync(join(home, "node_modules/typescript-newest/bin/tsc"), [
       ...["--noEmit", "-p", join(home, "test/docs/standing.json")],
     ]);
   expect(check).not.toThrow();

@@ -4,7 +4,9 @@ import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } fr
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
+import { choosePort } from "../../examples/day/port.ts";
 
 const root = join(import.meta.dirname, "../..");
 const examples = globSync("examples/**/*.{ts,cjs,json}", {
@@ -40,29 +42,28 @@ test.each(examples.filter(({ code }) => code.includes('"node:http"')))(
 
 test("lambda/local.ts answers a malformed URL and goes on", async () => {
   const directory = mkdtempSync(join(tmpdir(), "stayhook-local-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   cpSync(join(root, "examples/lambda/local.ts"), join(directory, "local.ts"));
   const echo =
     "export const handler = async ({ rawPath }) => ({ statusCode: 200, headers: {}, body: rawPath });";
   writeFileSync(join(directory, "function.ts"), echo);
   writeFileSync(join(directory, "package.json"), '{ "type": "module" }');
-  const port = 20_000 + (process.pid % 20_000);
-  const child = spawn(process.execPath, ["--experimental-strip-types", "local.ts"], {
+  const port = await choosePort();
+  const env = { ...process.env, PORT: String(port) };
+  const child = spawn(process.execPath, ["local.ts"], {
     cwd: directory,
-    env: { ...process.env, PORT: String(port) },
+    env,
     stdio: ["ignore", "pipe", "inherit"],
   });
-  onTestFinished(() => {
-    child.kill();
-    rmSync(directory, { recursive: true, force: true });
-  });
+  onTestFinished(() => void child.kill());
   await once(child.stdout, "data");
-  for (const path of ["//", "/%", "/hooks?key=1"]) {
+  // `fetch` cannot send these paths.
+  for (const path of ["//", "/%", "/hooks"]) {
     const socket = connect(port, "127.0.0.1");
     socket.end(`GET ${path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n`);
-    let answer = "";
-    for await (const chunk of socket) answer += chunk;
+    const answer = await text(socket);
     expect(answer).toMatch(/^HTTP\/1\.1 200 /);
-    expect(answer).toContain(path.split("?")[0] as string);
+    expect(answer).toContain(path);
   }
   expect(child.exitCode).toBeNull();
 });

@@ -12,6 +12,7 @@ import { createSandbox, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSubscriber, memoryCalendar } from "../../examples/testing/subscriber.ts";
 import { extractBlocks } from "../docs/extract.ts";
+import { type Random, randomOf } from "../system/random.ts";
 
 const root = join(import.meta.dirname, "../..");
 const generated = join(import.meta.dirname, "generated");
@@ -156,8 +157,8 @@ async function expectTheSame(
   const stories = Array.from({ length: 24 }, (_, number) => storyOf(random, number));
   for (let step = 0; step < 7; step++) {
     for (const story of stories) await story.shift()?.();
-    if (random() < 0.5) await sleep(20);
-    if (random() < 0.5) await webhooks.drain();
+    if (random.oneIn(2)) await sleep(20);
+    if (random.oneIn(2)) await webhooks.drain();
     if (!inTurn) continue;
     await sandbox.settled();
     await handled(webhooks);
@@ -178,23 +179,23 @@ async function expectTheSame(
 }
 
 /** What happens to one booking. No two bookings share a night of a listing, so that nights can be compared as a set. */
-function storyOf(random: () => number, number: number): (() => Promise<unknown>)[] {
+function storyOf(random: Random, number: number): (() => Promise<unknown>)[] {
   const { bookings } = sandbox;
-  const at = () => ({ listingId: 1000 * (number + 1) + Math.floor(random() * 3) });
+  const at = () => ({ listingId: 1000 * (number + 1) + random.below(3) });
   const dates = () => {
-    const day = 1 + Math.floor(random() * 20);
+    const day = 1 + random.below(20);
     const text = (value: number) => `2027-05-${String(value).padStart(2, "0")}`;
-    return { checkIn: text(day), checkOut: text(day + 1 + Math.floor(random() * 5)) };
+    return { checkIn: text(day), checkOut: text(day + 1 + random.below(5)) };
   };
   const bookingCode = `B${number}`;
   const fields = { bookingCode, ...at(), ...dates() };
   const moves = [() => bookings.alter(bookingCode, dates()), () => bookings.alter(bookingCode, at())];
   const cancel = () => bookings.cancel(bookingCode);
-  const later = [...moves, ...moves].filter(() => random() < 0.5);
-  if (random() < 0.6) later.push(cancel);
-  if (random() < 0.5) return [() => bookings.instantBook(fields), ...later];
+  const later = [...moves, ...moves].filter(() => random.oneIn(2));
+  if (random.oneIn(2)) later.push(cancel);
+  if (random.oneIn(2)) return [() => bookings.instantBook(fields), ...later];
   const request = () => bookings.request(fields);
-  if (random() < 0.3) return [request, ...moves, () => bookings.decline(bookingCode)];
+  if (random.oneIn(3)) return [request, ...moves, () => bookings.decline(bookingCode)];
   return [request, () => bookings.approve(bookingCode), ...later];
 }
 
@@ -264,15 +265,4 @@ function blockOf(name: string): string {
 
 function withKey(request: Request, key: string): Request {
   return new Request(`${request.url}?key=${encodeURIComponent(key)}`, request);
-}
-
-/** A small generator with a seed (mulberry32). */
-function randomOf(seed: number): () => number {
-  let state = seed;
-  return () => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) / 4294967296;
-  };
 }

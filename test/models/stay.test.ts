@@ -6,240 +6,160 @@ import { listingIdOf } from "../../src/models/ids.ts";
 
 const day = (text: string): number => Date.parse(text) / 1000;
 
+/** Returns the message of an `InvalidArgumentError` with one issue. Fails on any other error. */
+function refusal(call: () => unknown): string | undefined {
+  try {
+    call();
+    return undefined;
+  } catch (error) {
+    expect(error).toBeInstanceOf(InvalidArgumentError);
+    expect((error as InvalidArgumentError).issues).toHaveLength(1);
+    return (error as InvalidArgumentError).message;
+  }
+}
+
 describe("stay", () => {
   it.each([
-    ["2026-07-01", "2026-07-04", 3],
     ["2026-07-01T23:30:00-11:00", "2026-07-04T00:30:00+14:00", 3],
     ["2026-07-01 15:00", "2026-07-04Z", 3],
     ["20260701", "20260704T110000Z", 3],
     ["2026/07/01", "2026/07/04 11:00", 3],
     [day("2026-07-01T23:59:59Z"), day("2026-07-04"), 3],
-    [day("2026-07-01") * 1000, "2026-07-04", 3],
     [20260701, 20260704, 3],
     ["2026-07-01T24:00", "2026-07-04 15:00 CET", 3],
     [String(day("2026-07-01")), String(day("2026-07-04") * 1000), 3],
-    ["2026-02-28", "2026-03-01", 1],
     ["2026-03-28", "2026-03-30", 2],
     ["2025-12-31", "2026-12-31", 365],
   ])("of %j to %j is %j nights", (checkIn, checkOut, nights) => {
     expect(stay({ checkIn, checkOut }).nights).toBe(nights);
   });
 
-  it("gives the days as written", () => {
-    expect(stay({ checkIn: "2026-07-01T23:30:00-11:00", checkOut: day("2026-07-04T23:00:00Z") })).toEqual({
-      checkIn: "2026-07-01",
-      checkOut: "2026-07-04",
-      nights: 3,
-    });
-  });
-
   it("takes numbers below 1e11 as seconds, others as ms", () => {
     expect(stay({ checkIn: 1e8, checkOut: "1974-01-01" }).checkIn).toBe("1973-03-03");
-    expect(stay({ checkIn: 1e11, checkOut: 1e11 - 1 })).toMatchObject({
-      checkIn: "1973-03-03",
-      checkOut: "5138-11-16",
-    });
+    const stretched = stay({ checkIn: 1e11, checkOut: 1e11 - 1 });
+    expect(stretched).toMatchObject({ checkIn: "1973-03-03", checkOut: "5138-11-16" });
   });
 
-  it.each([
-    ["checkIn", undefined, "2026-07-04"],
-    ["checkIn", null, "2026-07-04"],
-    ["checkIn", "", "2026-07-04"],
-    ["checkIn", "soon", "2026-07-04"],
-    ["checkIn", "2026-02-30", "2026-07-04"],
-    ["checkIn", "2026-7-1", "2026-07-04"],
-    ["checkIn", "2026/07-01", "2026-07-04"],
-    ["checkIn", "01/07/2026", "2026-07-04"],
-    ["checkIn", "2026/02/30", "2026-07-04"],
-    ["checkIn", "2026-07-011", "2026-07-04"],
-    ["checkIn", { date: "2026-07-01" }, "2026-07-04"],
-    ["checkIn", Number.NaN, "2026-07-04"],
-    ["checkIn", 1e300, "2026-07-04"],
-    ["checkIn", 20_635, "2026-07-04"],
-    ["checkIn", 20261301, "2026-07-04"],
-    ["checkIn", 20260701.5, "2026-07-04"],
-    ["checkIn", 99_999_999, "2026-07-04"],
-    ["checkIn", -20260701, "2026-07-04"],
-    ["checkIn", 0, "2026-07-04"],
-    ["checkIn", "2026-07-01T25:00", "2026-07-04"],
-    ["checkIn", "2026-07-01 24:01", "2026-07-04"],
-    ["checkIn", "20260701T1560", "2026-07-04"],
-    ["checkOut", "2026-07-01", "2026-07-04T11:00:75Z"],
-    ["checkOut", "2026-07-01", undefined],
-    ["checkOut", "2026-07-01", "2026-13-01"],
-    ["checkOut", "2026-07-01", "2026-07-01"],
-    ["checkOut", "2026-07-01", "2026-06-30"],
-  ])("refuses, naming %s: %j to %j", (field, checkIn, checkOut) => {
-    expect(() => stay({ checkIn, checkOut })).toThrow(
-      expect.objectContaining({
-        name: "InvalidArgumentError",
-        issues: [expect.objectContaining({ path: [field] })],
-      }),
-    );
+  it("names a date that is absent, wrong or not after the other one", () => {
+    const refused = (checkIn: unknown, checkOut: unknown) => refusal(() => stay({ checkIn, checkOut }));
+    for (const absent of [undefined, null]) expect(refused(absent, "2026-07-04")).toBe("checkIn: is absent");
+    for (const wrong of [
+      ...["", "soon", "2026-02-30", "2026-7-1", "2026/07-01", "01/07/2026", "2026/02/30", "2026-07-011"],
+      ...["2026-07-01T25:00", "2026-07-01 24:01", "20260701T1560", { date: "2026-07-01" }, Number.NaN, 1e300],
+      ...[20_635, 20261301, 20260701.5, 99_999_999, -20260701, 0],
+    ])
+      expect(refused(wrong, "2026-07-04"), String(wrong)).toMatch(/^checkIn: must be a date/);
+    for (const wrong of ["2026-07-04T11:00:75Z", "2026-13-01"])
+      expect(refused("2026-07-01", wrong)).toMatch(/^checkOut: must be a date/);
+    for (const early of ["2026-07-01", "2026-06-30"])
+      expect(refused("2026-07-01", early)).toBe("checkOut: must be after checkIn");
   });
 
-  it("says whether a date is absent or wrong", () => {
-    expect(() => stay({})).toThrow(/checkIn: is absent/);
-    expect(() => stay({ checkIn: "x" })).toThrow(/checkIn: must be a date/);
-  });
-
-  it("gives back any two days and the nights between them, in any notation", () => {
-    const days = fc.integer({ min: 0, max: 40_000 });
-    const notations = [
+  it("gives any two days and the nights between them, in any notation", () => {
+    const notation = fc.constantFrom(
       (iso: string) => iso,
       (iso: string) => `${iso}T23:59:59-12:00`,
       (iso: string) => `${iso} 00:00`,
       (iso: string) => iso.replaceAll("-", "/"),
       (iso: string) => Date.parse(iso) / 1000 + 86_399,
       (iso: string) => Math.max(Date.parse(iso), 1e11),
-    ];
-    const notation = fc.constantFrom(...notations);
+    );
+    // Begin after 1973-03-03: `stay` reads smaller numbers as seconds, not ms.
+    const days = fc.integer({ min: 1200, max: 40_000 });
     fc.assert(
       fc.property(days, fc.integer({ min: 1, max: 1000 }), notation, notation, (first, nights, a, b) => {
         const iso = (number: number) => new Date(number * 86_400_000).toISOString().slice(0, 10);
-        // Begin after 1973-03-03: `stay` reads smaller numbers as seconds, not ms.
-        const [checkIn, checkOut] = [iso(first + 1200), iso(first + 1200 + nights)];
+        const [checkIn, checkOut] = [iso(first), iso(first + nights)];
         expect(stay({ checkIn: a(checkIn), checkOut: b(checkOut) })).toEqual({ checkIn, checkOut, nights });
       }),
     );
   });
 
-  it("throws nothing but InvalidArgumentError", () => {
+  it("throws no other error, whatever the values and the zone", () => {
+    const edges = fc.constantFrom(253402300799000, -62135596800000, -62162208000000);
+    const moments = fc.oneof(fc.anything(), fc.double(), fc.maxSafeInteger(), fc.string(), edges);
+    const zones = fc.constantFrom(undefined, "Pacific/Kiritimati", "Pacific/Pago_Pago");
+    const date = expect.stringMatching(/^\d{4}-\d\d-\d\d$/);
     fc.assert(
-      fc.property(fc.anything(), fc.anything(), (checkIn, checkOut) => {
-        try {
-          expect(stay({ checkIn, checkOut }).nights).toBeGreaterThan(0);
-        } catch (error) {
-          expect(error).toBeInstanceOf(InvalidArgumentError);
-        }
+      fc.property(moments, moments, zones, (checkIn, checkOut, timeZone) => {
+        const message = refusal(() => {
+          const read = stay({ checkIn, checkOut }, { timeZone });
+          expect(read).toEqual({ checkIn: date, checkOut: date, nights: expect.any(Number) });
+          expect(read.nights).toBeGreaterThan(0);
+        });
+        if (message !== undefined) expect(message).toMatch(/^check(In|Out): /);
       }),
+    );
+    const beyond = { checkIn: "2026-07-01", checkOut: 253402300799000 };
+    expect(refusal(() => stay(beyond, { timeZone: "Pacific/Kiritimati" }))).toMatch(
+      "checkOut: must be a date",
     );
   });
 });
 
 describe("stay with a time zone", () => {
-  const noon = { checkOut: "2026-08-01" };
   const checkIn = (value: unknown, timeZone: string) =>
-    stay({ ...noon, checkIn: value }, { timeZone }).checkIn;
+    stay({ checkIn: value, checkOut: "2101-01-01" }, { timeZone }).checkIn;
 
   it.each([
     ["2026-07-01T02:00:00Z", "America/New_York", "2026-06-30"],
-    ["2026-07-01T02:00:00Z", "Asia/Tokyo", "2026-07-01"],
     ["2026-07-01T22:30:00+00:00", "Asia/Tokyo", "2026-07-02"],
-    ["2026-07-01T23:30:00-11:00", "Europe/Lisbon", "2026-07-02"],
     ["2026-07-01T23:30-1100", "Europe/Lisbon", "2026-07-02"],
     ["2026-07-01 23:30:00.250 -11", "Europe/Lisbon", "2026-07-02"],
     ["2026/07/01T23:30:00Z", "Europe/Lisbon", "2026-07-02"],
     ["20260701T233000Z", "Europe/Lisbon", "2026-07-02"],
-    [day("2026-07-01T23:30:00Z"), "Europe/Lisbon", "2026-07-02"],
-    [day("2026-07-01T23:30:00Z") * 1000, "Europe/Lisbon", "2026-07-02"],
     [String(day("2026-07-01T23:30:00Z")), "Europe/Lisbon", "2026-07-02"],
-    ["2026-01-01T00:30:00Z", "Europe/Lisbon", "2026-01-01"],
     ["0099-01-02T00:30:00Z", "UTC", "0099-01-02"],
   ])("gives the day of an instant in that zone: %j in %s", (value, timeZone, expected) => {
     expect(checkIn(value, timeZone)).toBe(expected);
   });
 
-  it.each(["2026-07-01", "2026/07/01", "20260701", "2026-07-01T23:30:00", "2026-07-01 23:30", "2026-07-01Z"])(
-    "gives the day as written where the value names no instant: %j",
+  it.each(["2026-07-01", "20260701", "2026-07-01T23:30:00", "2026-07-01 23:30", "2026-07-01Z"])(
+    "gives the day as written if the value names no instant: %j",
     (value) => {
       for (const timeZone of ["Pacific/Kiritimati", "Pacific/Pago_Pago"])
         expect(checkIn(value, timeZone)).toBe("2026-07-01");
     },
   );
 
-  it("refuses a zone that does not exist, and names it", () => {
+  it("refuses a zone that does not exist", () => {
     for (const timeZone of ["Europe/Lisboa", "", 5 as never, null as never])
-      expect(() => checkIn("2026-07-01", timeZone)).toThrow(
-        expect.objectContaining({
-          name: "InvalidArgumentError",
-          issues: [expect.objectContaining({ path: ["timeZone"] })],
-        }),
-      );
+      expect(refusal(() => checkIn("2026-07-01", timeZone))).toMatch(/^timeZone: /);
   });
 
   it("gives the same day as toLocaleDateString, for any instant and zone", () => {
-    const zones = [
-      "America/St_Johns",
-      "Asia/Kathmandu",
-      "Pacific/Chatham",
-      "Africa/Casablanca",
-      "Asia/Pyongyang",
-    ];
+    const zones = fc.constantFrom("America/St_Johns", "Asia/Kathmandu", "Pacific/Chatham", "Asia/Pyongyang");
     const instants = fc.date({
       min: new Date("1974-01-01"),
       max: new Date("2100-01-01"),
       noInvalidDate: true,
     });
     fc.assert(
-      fc.property(instants, fc.constantFrom(...zones), (instant, timeZone) => {
+      fc.property(instants, zones, (instant, timeZone) => {
         const local = instant.toLocaleDateString("sv-SE", { timeZone });
         for (const value of [instant.toISOString(), instant.getTime()])
-          expect(stay({ checkIn: value, checkOut: "2101-01-01" }, { timeZone }).checkIn).toBe(local);
+          expect(checkIn(value, timeZone)).toBe(local);
       }),
     );
-  });
-
-  it("throws nothing but InvalidArgumentError", () => {
-    const moments = fc.oneof(
-      fc.double(),
-      fc.integer(),
-      fc.maxSafeInteger(),
-      fc.string(),
-      fc.constantFrom(253402300799000, -62135596800000, -62162208000000),
-    );
-    fc.assert(
-      fc.property(
-        moments,
-        moments,
-        fc.constantFrom("Pacific/Kiritimati", "Pacific/Pago_Pago"),
-        (a, b, timeZone) => {
-          try {
-            const { checkIn, checkOut } = stay({ checkIn: a, checkOut: b }, { timeZone });
-            expect([checkIn, checkOut]).toEqual([
-              expect.stringMatching(/^\d{4}-\d\d-\d\d$/),
-              expect.stringMatching(/^\d{4}-\d\d-\d\d$/),
-            ]);
-          } catch (error) {
-            expect(error).toBeInstanceOf(InvalidArgumentError);
-          }
-        },
-      ),
-    );
-    expect(() =>
-      stay({ checkIn: "2026-07-01", checkOut: 253402300799000 }, { timeZone: "Pacific/Kiritimati" }),
-    ).toThrow("checkOut: must be a date");
   });
 });
 
 describe("listingIdOf", () => {
-  it.each([
-    [7, 7],
-    ["7", 7],
-    ["0042", 42],
-    [0, 0],
-  ])("reads %j", (listingId, expected) => {
-    expect(listingIdOf({ listingId })).toBe(expected);
+  it("reads an integer, or its digits", () => {
+    expect([7, "7", "0042", 0].map((listingId) => listingIdOf({ listingId }))).toEqual([7, 7, 42, 0]);
   });
 
-  it.each([
-    [undefined, "listingId: is absent"],
-    [null, "listingId: is absent"],
-    ["", "listingId: must be an integer"],
-    ["L-7", "listingId: must be an integer"],
-    ["7.0", "listingId: must be an integer"],
-    [7.5, "listingId: must be an integer"],
-    [2 ** 53, "listingId: must be an integer"],
-    ["99999999999999999999", "listingId: must be an integer"],
-    [{}, "listingId: must be an integer"],
+  it.each<[unknown, string]>([
+    [undefined, "is absent"],
+    [null, "is absent"],
+    ["", "must be an integer"],
+    ["L-7", "must be an integer"],
+    [7.5, "must be an integer"],
+    [2 ** 53, "must be an integer"],
+    ["99999999999999999999", "must be an integer"],
+    [{}, "must be an integer"],
   ])("refuses %j", (listingId, message) => {
-    expect(() => listingIdOf({ listingId })).toThrow(
-      expect.objectContaining({
-        name: "InvalidArgumentError",
-        message,
-        issues: [{ path: ["listingId"], message: expect.any(String) }],
-      }),
-    );
-    expect(() => listingIdOf(undefined as never)).toThrow(InvalidArgumentError);
+    expect(refusal(() => listingIdOf({ listingId }))).toBe(`listingId: ${message}`);
+    expect(refusal(() => listingIdOf(undefined as never))).toMatch(/^listingId: /);
   });
 });

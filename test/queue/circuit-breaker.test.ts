@@ -1,6 +1,5 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { CircuitBreaker } from "../../src/queue/circuit-breaker.ts";
-import type { Outage } from "../../src/queue/work.ts";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { CircuitBreaker, type Reading } from "../../src/queue/circuit-breaker.ts";
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -10,245 +9,152 @@ afterEach(() => {
 });
 
 const SECOND = 1000;
-const down = { everything: false };
+type Options = Partial<{ concurrency: number; backoff: (attempt: number) => number }>;
 
-function breakerOf({ concurrency = 10, backoff = (n: number) => n * 10 * SECOND } = {}) {
-  const pauses: { wait: number; since: Date; reason: string }[] = [];
+function breakerOf({ concurrency = 10, backoff = (n) => n * 10 * SECOND }: Options = {}) {
+  const waits: number[] = [];
+  const readings = new Map<string, Reading>();
   let resumed = 0;
   const breaker = new CircuitBreaker({
     concurrency,
     backoff,
-    onPause: ({ wait, since, reason }) => pauses.push({ wait, since, reason }),
+    onPause: ({ wait }) => waits.push(wait / SECOND),
     onResume: () => {
       resumed += 1;
     },
   });
-  const fail = (record: string, { first = true, outage = down }: { first?: boolean; outage?: Outage } = {}) =>
-    breaker.recordOutage(breaker.begin(record), first, outage, new Error(`${record} is down`));
+  const readingOf = (record: string) => readings.get(record) ?? breaker.begin(record);
+  const outage = (record: string, everything: boolean, seconds?: string, first = true) => {
+    const retryAfter = seconds === undefined ? undefined : Number(seconds) * SECOND;
+    const error = new Error(`${record} is down`);
+    breaker.recordOutage(readingOf(record), first, { everything, retryAfter }, error);
+  };
+  const steps: Record<string, (record: string, seconds?: string) => unknown> = {
+    begins: (record) => readings.set(record, breaker.begin(record)),
+    /** The event had no outage before. */
+    fails: (record, seconds) => outage(record, false, seconds),
+    "fails-again": (record) => outage(record, false, undefined, false),
+    /** Every record is affected. */
+    limited: (record, seconds) => outage(record, true, seconds),
+    answers: (record) => breaker.recordAnswer(readingOf(record)),
+    ends: (record) => breaker.end(readingOf(record)),
+    drains: () => breaker.tryNow(),
+    waits: (seconds) => vi.advanceTimersByTime(Number(seconds) * SECOND),
+  };
   return {
     breaker,
-    pauses,
-    waits: () => pauses.map(({ wait }) => wait / SECOND),
-    fail,
-    answer: (record = "good") => breaker.recordAnswer(breaker.begin(record)),
-    paused: () => breaker.pause !== undefined,
-    wait: () => breaker.waitAt(performance.now()),
-    resumed: () => resumed,
+    waits,
+    play: (script: string) => {
+      for (const step of script.split("; ")) {
+        const [name = "", record = "", seconds] = step.split(" ");
+        (steps[name] as (typeof steps)[string])(record, seconds);
+      }
+      return {
+        waits,
+        left: breaker.waitAt(performance.now()) / SECOND,
+        room: breaker.room,
+        paused: breaker.pause !== undefined,
+        resumed,
+      };
+    },
   };
 }
 
-describe("an outage", () => {
-  test("is not one unreachable record, however often it fails", () => {
-    const it = breakerOf();
-    for (let n = 0; n < 50; n += 1) it.fail("bad", { first: n === 0 });
-    expect(it.paused()).toBe(false);
-    expect(it.wait()).toBe(0);
-  });
+const repeat = (times: number, step: (n: number) => string) =>
+  Array.from({ length: times }, (_, n) => step(n)).join("; ");
+const open = { waits: [] as number[], left: 0, room: Number.POSITIVE_INFINITY, paused: false, resumed: 0 };
+const paused = { waits: [10], left: 10, room: 1, paused: true };
 
-  test("is two records that fail for the first time without an answer in between", () => {
-    const it = breakerOf();
-    it.fail("a");
-    it.fail("b");
-    expect(it.pauses).toEqual([{ wait: 10 * SECOND, since: new Date(), reason: "Error: b is down" }]);
-    expect(it.wait()).toBeGreaterThan(0);
-  });
-
-  test("is not detected if an answer comes between the failures", () => {
-    const it = breakerOf();
-    for (let n = 0; n < 50; n += 1) {
-      it.fail(`bad ${n}`);
-      it.answer();
-    }
-    expect(it.pauses).toEqual([]);
-  });
-
-  test("is not detected if an answer comes between failures of records that failed before", () => {
-    const it = breakerOf({ concurrency: 5 });
-    for (let n = 0; n < 50; n += 1) {
-      it.fail(`known bad ${n}`, { first: false });
-      it.answer();
-    }
-    expect(it.pauses).toEqual([]);
-  });
-
-  test("needs as many failed records as run at once if all of them failed before", () => {
-    const it = breakerOf({ concurrency: 5 });
-    for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
-    for (let n = 0; n < 4; n += 1) it.fail(`known bad ${n}`, { first: false });
-    expect(it.paused()).toBe(false);
-    it.fail("known bad 4", { first: false });
-    expect(it.paused()).toBe(true);
-  });
-
-  test("needs two failed records even if one record runs at a time", () => {
-    const it = breakerOf({ concurrency: 1 });
-    it.fail("bad", { first: false });
-    it.fail("bad", { first: false });
-    expect(it.paused()).toBe(false);
-  });
-
-  test("is detected at once by a rate limit or a missing token", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true } });
-    expect(it.paused()).toBe(true);
-  });
+test.each<[what: string, script: string, after: Partial<typeof open>, options?: Options]>([
+  ["one unreachable record is no outage", `fails a; ${repeat(50, () => "fails-again a")}`, open],
+  ["two records that fail for the first time are an outage", "fails a; fails b", paused],
+  ["an answer between the failures forgets them", repeat(50, (n) => `fails ${n}; answers good`), open],
+  [
+    "an answer forgets records that failed before, too",
+    repeat(50, (n) => `fails-again ${n}; answers good`),
+    open,
+    { concurrency: 5 },
+  ],
+  [
+    "records that failed before are an outage if as many fail as run at once, each counted once",
+    repeat(8, (n) => `fails-again ${n % 4}`),
+    open,
+    { concurrency: 5 },
+  ],
+  ["the fifth of them is an outage", repeat(5, (n) => `fails-again ${n}`), paused, { concurrency: 5 }],
+  [
+    "one record is no outage even if one runs at a time",
+    "fails-again a; fails-again a",
+    open,
+    { concurrency: 1 },
+  ],
+  ["a rate limit or a missing token is an outage at once", "limited a", paused],
+  ["the wait is Retry-After", "limited a 120", { waits: [120], left: 120 }],
+  ["the wait is 15 minutes at most", "fails a 86400", { waits: [900], left: 900 }],
+  [
+    "attempts from before the pause do not prolong it",
+    `${repeat(8, (n) => `begins ${n}`)}; fails a; fails b; ${repeat(8, (n) => `fails ${n}`)}`,
+    paused,
+  ],
+  [
+    "an attempt from before the pause prolongs it by a longer Retry-After",
+    "begins late; limited a 5; limited late 90",
+    { waits: [5], left: 90 },
+  ],
+  [
+    "one failed half-open attempt prolongs the pause",
+    "limited a; waits 10; fails-again b",
+    { waits: [10, 20], left: 20 },
+  ],
+  ["a drain cuts the wait short", "limited a; drains", { ...paused, left: 0 }],
+  ["a drain does not cut Retry-After short", "limited a 30; drains", { waits: [30], left: 30 }],
+  [
+    "an answer resumes full speed, and the next outage begins with a short wait again",
+    "fails a; fails b; waits 10; fails c; waits 20; answers d; fails e; fails f",
+    { waits: [10, 20, 10], resumed: 1 },
+  ],
+  ["an answer ends the pause", "limited a; waits 10; answers b", { ...open, waits: [10], resumed: 1 }],
+  [
+    "an answer to a request from before the pause does not end it",
+    "begins late; fails a; fails b; answers late",
+    paused,
+  ],
+  ["nor if everything is affected", "begins late; limited a; answers late", paused],
+  ["a half-open breaker lets one attempt through", "limited a; waits 10; begins b", { room: 0, left: 0 }],
+  [
+    "the end of that attempt lets the next one through",
+    "limited a; waits 10; begins b; ends b",
+    { room: 1, left: 0 },
+  ],
+  [
+    "a callback that outlasts its pause does not block the tries in the next pause",
+    "limited a; waits 10; begins b; answers b; limited c; waits 10",
+    { room: 1, left: 0, waits: [10, 10] },
+  ],
+  ["the first report of an attempt counts", "begins a; answers a; fails a; fails b", open],
+])("%s", (_, script, after, options) => {
+  expect(breakerOf(options).play(script)).toMatchObject(after);
 });
 
-describe("the wait", () => {
-  test("first blocks all attempts, then allows half-open attempts, and grows to a minute", () => {
-    const it = breakerOf({ backoff: (n) => n * 20 * SECOND });
-    it.fail("a");
-    it.fail("b");
-    for (const [least, most] of [
-      [20, 20],
-      [40, 40],
-      [45, 60],
-      [45, 60],
-    ] as const) {
-      const wait = it.wait();
-      expect(wait).toBeGreaterThanOrEqual(least * SECOND);
-      expect(wait).toBeLessThanOrEqual(most * SECOND);
-      vi.advanceTimersByTime(wait - 1);
-      expect(it.wait()).toBeGreaterThan(0);
-      vi.advanceTimersByTime(1);
-      expect(it.wait()).toBe(0);
-      it.fail("probe", { first: false });
-    }
-    expect(it.pauses.length).toBe(5);
-  });
-
-  test("varies even at its maximum", () => {
-    const it = breakerOf({ backoff: () => 3600 * SECOND });
-    it.fail("a");
-    it.fail("b");
-    for (let n = 0; n < 20; n += 1) {
-      vi.advanceTimersByTime(60 * SECOND);
-      it.fail("probe", { first: false });
-    }
-    expect(new Set(it.pauses.map(({ wait }) => Math.round(wait / SECOND))).size).toBeGreaterThan(5);
-  });
-
-  test("is the platform's Retry-After, 15 minutes at most", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true, retryAfter: 120 * SECOND } });
-    expect(it.wait()).toBe(120 * SECOND);
-    const other = breakerOf();
-    other.fail("a", { outage: { everything: false, retryAfter: 24 * 3600 * SECOND } });
-    expect(other.wait()).toBe(15 * 60 * SECOND);
-  });
-
-  test("is not prolonged by attempts from before the pause", () => {
-    const it = breakerOf();
-    const late = Array.from({ length: 8 }, (_, n) => it.breaker.begin(`late ${n}`));
-    it.fail("a");
-    it.fail("b");
-    for (const reading of late) it.breaker.recordOutage(reading, true, down, new Error("down"));
-    expect(it.pauses.length).toBe(1);
-    expect(it.wait()).toBe(10 * SECOND);
-  });
-
-  test("is prolonged by an attempt from before the pause that brings a longer Retry-After", () => {
-    const it = breakerOf();
-    const late = it.breaker.begin("late");
-    it.fail("a", { outage: { everything: true, retryAfter: 5 * SECOND } });
-    it.breaker.recordOutage(late, true, { everything: true, retryAfter: 90 * SECOND }, new Error("429"));
-    expect(it.wait()).toBe(90 * SECOND);
-  });
-
-  test("is prolonged by one failed half-open attempt", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true } });
-    vi.advanceTimersByTime(10 * SECOND);
-    it.fail("known bad", { first: false });
-    expect(it.wait()).toBeGreaterThan(0);
-    expect(it.waits()).toEqual([10, 20]);
-  });
-
-  test("can be cut short by a drain, unless the platform asked for it", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true } });
-    it.breaker.tryNow();
-    expect(it.wait()).toBe(0);
-    it.fail("probe", { outage: { everything: true, retryAfter: 30 * SECOND } });
-    it.breaker.tryNow();
-    expect(it.wait()).toBeGreaterThan(0);
-  });
+test("the wait grows to a minute, varies there, and ends to the millisecond", () => {
+  const { breaker, play, waits } = breakerOf({ backoff: (n) => n * 20 * SECOND });
+  play("fails a; fails b");
+  for (let n = 0; n < 20; n += 1) {
+    const wait = breaker.waitAt(performance.now());
+    vi.advanceTimersByTime(wait - 1);
+    expect(breaker.waitAt(performance.now())).toBe(1);
+    vi.advanceTimersByTime(1);
+    play("fails-again a");
+  }
+  expect(waits.slice(0, 2)).toEqual([20, 40]);
+  expect(Math.min(...waits.slice(2))).toBeGreaterThanOrEqual(45);
+  expect(Math.max(...waits)).toBeLessThanOrEqual(60);
+  expect(new Set(waits.map(Math.round)).size).toBeGreaterThan(5);
 });
 
-describe("the end of an outage", () => {
-  test("the first answer resumes full speed, and the next outage begins with a short wait again", () => {
-    const it = breakerOf();
-    it.fail("a");
-    it.fail("b");
-    vi.advanceTimersByTime(10 * SECOND);
-    it.fail("c");
-    vi.advanceTimersByTime(20 * SECOND);
-    it.answer();
-    expect(it.resumed()).toBe(1);
-    expect(it.wait()).toBe(0);
-    it.fail("d");
-    it.fail("e");
-    expect(it.waits()).toEqual([10, 20, 10]);
-  });
-
-  test.each([
-    ["single records", down],
-    ["everything", { everything: true }],
-  ])("an answer to a request that began before the pause does not end an outage of %s", (_, outage) => {
-    const it = breakerOf();
-    const late = it.breaker.begin("good");
-    it.fail("a", { outage });
-    it.fail("b", { outage });
-    it.breaker.recordAnswer(late);
-    expect(it.paused()).toBe(true);
-    vi.advanceTimersByTime(20 * SECOND);
-    it.answer();
-    expect(it.paused()).toBe(false);
-  });
-
-  test("a half-open breaker lets one attempt through at a time", () => {
-    const it = breakerOf();
-    it.fail("a");
-    it.fail("b");
-    vi.advanceTimersByTime(10 * SECOND);
-    expect(it.breaker.room).toBe(1);
-    const first = it.breaker.begin("c");
-    expect(it.breaker.room).toBe(0);
-    // An event without a record says nothing about the platform.
-    it.breaker.end(first);
-    expect(it.breaker.room).toBe(1);
-    it.breaker.recordAnswer(it.breaker.begin("d"));
-    expect(it.breaker.room).toBe(Number.POSITIVE_INFINITY);
-  });
-
-  test("a callback that outlasts its pause does not block the tries in the next pause", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true } });
-    vi.advanceTimersByTime(10 * SECOND);
-    it.breaker.recordAnswer(it.breaker.begin("long callback"));
-    it.fail("b", { outage: { everything: true } });
-    vi.advanceTimersByTime(10 * SECOND);
-    expect(it.breaker.room).toBe(1);
-  });
-
-  test("a pause keeps its start, and reports the last error", () => {
-    const it = breakerOf();
-    it.fail("a", { outage: { everything: true } });
-    const since = new Date();
-    vi.advanceTimersByTime(10 * SECOND);
-    it.fail("b");
-    expect(it.breaker.pause).toEqual({ since, reason: "Error: b is down" });
-    it.breaker.tryNow();
-    it.answer();
-    expect(it.breaker.pause).toBeUndefined();
-  });
-
-  test("the first report of an attempt counts", () => {
-    const it = breakerOf();
-    const reading = it.breaker.begin("a");
-    it.breaker.recordAnswer(reading);
-    it.breaker.recordOutage(reading, true, down, new Error("later"));
-    it.fail("b");
-    expect(it.paused()).toBe(false);
-  });
+test("a pause keeps its start, and reports the last error", () => {
+  const { breaker, play } = breakerOf();
+  const since = new Date();
+  play("limited a; waits 10; fails b");
+  expect(breaker.pause).toEqual({ since, reason: "Error: b is down" });
 });

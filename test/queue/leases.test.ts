@@ -1,107 +1,124 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import {
+  advance,
   alteredStore,
-  brokenStore,
   done,
-  eventOf,
+  failing,
   gate,
   HOUR,
+  hanging,
+  jump,
+  late,
+  longWork,
   MINUTE,
   queueOf,
   SECOND,
+  sleep,
+  startedQueue,
   type TestWork,
+  useFakeTime,
 } from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime();
 
-const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+const unrenewed = { renew: failing() };
 
-/** Makes work that runs until the test ends it. It logs when it is aborted. */
-function longWork() {
-  const held = gate();
-  const aborted: unknown[] = [];
-  const work: TestWork = (_, { signal, answered }) => {
-    answered();
-    signal.addEventListener("abort", () => aborted.push(signal.reason));
-    return held.opened.then(() => done);
-  };
-  return { work, aborted, end: () => held.open() };
+/** Makes a queue and handles the event "a" inline, because a loop would claim the event again. */
+async function inlineQueue(options: Parameters<typeof queueOf>[0]) {
+  const it = queueOf(options);
+  await it.add("a");
+  const run = it.queue.runNow("a", HOUR);
+  return { ...it, run };
 }
 
 describe("a lease", () => {
-  test("is renewed while the attempt runs", async () => {
-    const store = memoryStore();
-    const { work, end, aborted } = longWork();
-    const first = queueOf({ store, work });
-    const second = queueOf({ store });
-    await store.add(eventOf("a"));
-    first.queue.start();
-    await advance(0);
-    second.queue.start();
-    await advance(4 * MINUTE);
-    expect(second.ran).toEqual([]);
-    expect(aborted).toEqual([]);
-    end();
-    await advance(0);
-    expect(await first.stateOf("a")).toBe("done");
-  });
-
-  test("is renewed at a third of its time", async () => {
+  test("is renewed at a third of its time, so that no other process takes the event", async () => {
     const renewals: number[] = [];
-    const memory = memoryStore();
-    const store = brokenStore(memory, {
-      renew: () => {
-        renewals.push(Date.now());
-        return undefined as never;
+    const { work, end, aborted } = longWork();
+    const start = Date.now();
+    const { store, stateOf } = await startedQueue(["a"], {
+      work,
+      alter: {
+        renew: (own) => (claims, duration) => {
+          renewals.push(Math.round((Date.now() - start) / SECOND));
+          return own(claims, duration);
+        },
       },
     });
-    const { work, end } = longWork();
-    const { queue, add } = queueOf({ store, work, leaseDuration: 30 * SECOND });
-    await add("a");
-    const start = Date.now();
-    queue.start();
-    await advance(31 * SECOND);
-    expect(renewals.map((at) => Math.round((at - start) / SECOND))).toEqual([10, 20, 30]);
-    end();
-  });
-
-  test("survives renewals that fail now and then", async () => {
-    let calls = 0;
-    const store = brokenStore(memoryStore(), {
-      renew: () => (calls++ % 2 === 0 ? new Error("blip") : (undefined as never)),
-    });
-    const { work, end, aborted } = longWork();
-    const { queue, add, ran, stateOf } = queueOf({ store, work });
-    await add("a");
-    queue.start();
+    const second = await startedQueue([], { store });
     await advance(4 * MINUTE);
-    expect(ran).toEqual(["a"]);
-    expect(aborted).toEqual([]);
+    expect(renewals.slice(0, 3)).toEqual([10, 20, 30]);
+    expect([second.ran, aborted]).toEqual([[], []]);
     end();
     await advance(0);
     expect(await stateOf("a")).toBe("done");
   });
 
-  test("aborts the signal 3 s before its end if it cannot be renewed, and is released 3 s later", async () => {
-    const settles: unknown[] = [];
-    const store = alteredStore(memoryStore(), {
-      renew: () => () => Promise.reject(new Error("cut off from the store")),
-      settle: (own) => (claim, outcome) => {
-        settles.push(outcome.state);
-        return own(claim, outcome);
+  test.each([
+    { how: "fail now and then", renew: (calls: number) => failing(() => calls % 2 === 1) },
+    { how: "are answered late", renew: () => late(() => sleep(8 * SECOND)) },
+  ])("survives renewals that $how", async ({ renew }) => {
+    let calls = 0;
+    const { work, end, aborted } = longWork();
+    const { ran, stateOf } = await startedQueue(["a"], {
+      work,
+      alter: {
+        renew:
+          (own) =>
+          (...args) => {
+            calls += 1;
+            return renew(calls)(own)(...args);
+          },
       },
     });
+    await advance(4 * MINUTE);
+    expect([ran, aborted]).toEqual([["a"], []]);
+    end();
+    await advance(0);
+    expect(await stateOf("a")).toBe("done");
+  });
+
+  test("survives a renewal without an answer, which is sent again after a sixth of the lease", async () => {
+    const sent: number[] = [];
     const { work, end, aborted } = longWork();
-    const { queue, add, observed } = queueOf({ store, work });
-    await add("a");
-    // Do not start the loop, because it would claim the event itself.
-    void queue.runNow("a", HOUR);
+    const start = performance.now();
+    const { logged } = await startedQueue(["a"], {
+      work,
+      alter: {
+        renew: (own) => (claims, duration) => {
+          sent.push(Math.round((performance.now() - start) / SECOND));
+          return sent.length === 1 ? hanging()() : own(claims, duration);
+        },
+      },
+    });
+    await advance(MINUTE);
+    expect(sent.slice(0, 3)).toEqual([10, 15, 25]);
+    expect(logged.join()).toMatch(/did not renew leases within 5000 ms/);
+    expect(aborted).toEqual([]);
+    end();
+  });
+
+  test("is renewed a bounded number of times if no renewal is answered", async () => {
+    const { work, aborted } = longWork();
+    const { calls } = await inlineQueue({ work, alter: { renew: hanging } });
+    await advance(5 * MINUTE);
+    expect([aborted.length, calls.renew]).toEqual([1, 4]);
+  });
+
+  test("aborts the signal 3 s before its end if it cannot be renewed, and is released 3 s later", async () => {
+    const settles: unknown[] = [];
+    const { work, end, aborted } = longWork();
+    const { observed } = await inlineQueue({
+      work,
+      alter: {
+        ...unrenewed,
+        settle: (own) => (claim, outcome) => {
+          settles.push(outcome.state);
+          return own(claim, outcome);
+        },
+      },
+    });
     await advance(27 * SECOND - 1);
     expect(aborted).toEqual([]);
     await advance(1);
@@ -109,260 +126,151 @@ describe("a lease", () => {
     await advance(3 * SECOND);
     end();
     await advance(5 * SECOND);
-    expect(settles).toEqual(["released"]);
-    expect(observed).toEqual([]);
+    expect([settles, observed]).toEqual([["released"], []]);
   });
 
   test("frees its slot if it is lost while the callback cleans up", async () => {
-    const store = brokenStore(memoryStore(), { renew: () => new Error("cut off from the store") });
     const { work } = longWork();
-    const { queue, add } = queueOf({ store, work, attemptTimeout: 29 * SECOND });
-    await add("a");
+    const { run } = await inlineQueue({ alter: unrenewed, work, attemptTimeout: 29 * SECOND });
     const end = vi.fn();
-    void queue.runNow("a", HOUR).then(end);
+    run.then(end);
     await advance(30 * SECOND - 1);
     expect(end).not.toHaveBeenCalled();
     await advance(1);
     expect(end).toHaveBeenCalled();
   });
 
-  test("is lost at the next renewal if another process has taken it", async () => {
-    const memory = memoryStore();
-    const { work, aborted, end } = longWork();
-    const stolen = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "renew") return async () => [];
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
+  test.each([
+    { what: "no lease", lease: [] },
+    { what: "another lease of the same event", lease: ["of another attempt"] },
+  ])("is lost if the store renews $what", async ({ lease: leases }) => {
+    const { work, aborted } = longWork();
+    await startedQueue(["a"], {
+      work,
+      alter: {
+        renew:
+          () =>
+          async ([claim]) =>
+            leases.map((lease) => ({ ...(claim as NonNullable<typeof claim>), lease })),
       },
     });
-    const { queue, add } = queueOf({ store: stolen, work });
-    await add("a");
-    queue.start();
     await advance(10 * SECOND);
     expect(aborted.length).toBe(1);
-    end();
-  });
-
-  test("is lost if the store renews another lease of the same event", async () => {
-    const store = alteredStore(memoryStore(), {
-      renew: () => async (claims) => claims.map((claim) => ({ ...claim, lease: "of another attempt" })),
-    });
-    const { work, aborted, end } = longWork();
-    const { queue, add } = queueOf({ store, work });
-    await add("a");
-    queue.start();
-    await advance(10 * SECOND);
-    expect(aborted.length).toBe(1);
-    end();
   });
 
   test("is not lost if it is renewed while its end is being recorded", async () => {
     const answer = gate();
-    const store = alteredStore(memoryStore(), {
-      settle: (own) => async (claim, outcome) => {
-        const settled = await own(claim, outcome);
-        await answer.opened;
-        return settled;
-      },
-    });
     const { work, end } = longWork();
-    const { queue, add, kinds, logged } = queueOf({ store, work, leaseDuration: 30 * SECOND });
-    await add("a");
-    queue.start();
+    const { kinds, logged } = await startedQueue(["a"], {
+      work,
+      alter: { settle: late(() => answer.opened) },
+    });
     await advance(9 * SECOND);
     end();
     await advance(2 * SECOND); // the renewal does not find the event
     answer.open();
     await advance(0);
-    expect(kinds()).toEqual(["done"]);
-    expect(logged).toEqual([]);
+    expect([kinds(), logged]).toEqual([["done"], []]);
   });
 
   test("counts from before the claim was sent, not from when it came back", async () => {
-    const memory = memoryStore();
-    const slow = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "renew") return () => Promise.reject(new Error("down"));
-        if (property === "claim") {
-          return async (options: never) => {
-            const claims = await target.claim(options);
-            await new Promise((resolve) => setTimeout(resolve, 20 * SECOND));
-            return claims;
-          };
-        }
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
-    });
-    const { work, aborted, end } = longWork();
-    const { queue, add } = queueOf({ store: slow, work });
-    await add("a");
-    queue.start();
+    const { work, aborted } = longWork();
+    await startedQueue(["a"], { work, alter: { ...unrenewed, claim: late(() => sleep(20 * SECOND)) } });
     await advance(26 * SECOND);
     expect(aborted).toEqual([]);
     await advance(2 * SECOND);
     expect(aborted.length).toBe(1);
-    end();
-  });
-
-  test("begins no attempt if it has expired when the claim returns", async () => {
-    let wait = 31 * SECOND;
-    const store = alteredStore(memoryStore(), {
-      claim: (own) => async (options) => {
-        const claims = await own(options);
-        await new Promise((resolve) => setTimeout(resolve, wait));
-        wait = 0;
-        return claims;
-      },
-    });
-    const { queue, add, ran, logged, kinds } = queueOf({ store, leaseDuration: 30 * SECOND });
-    await add("a");
-    queue.start();
-    await advance(31 * SECOND);
-    expect(logged).toEqual([]);
-    await advance(SECOND);
-    expect(ran).toEqual(["a"]);
-    expect(kinds()).toEqual(["done"]);
   });
 
   test("counts from before the renewal was sent", async () => {
     let slow = 8 * SECOND;
-    const store = alteredStore(memoryStore(), {
-      renew: (own) => async (claims, duration) => {
-        const renewed = await own(claims, duration);
-        const wait = slow;
-        slow = HOUR;
-        await new Promise((resolve) => setTimeout(resolve, wait));
-        return renewed;
+    const { work, aborted } = longWork();
+    await inlineQueue({
+      work,
+      leaseDuration: MINUTE,
+      alter: {
+        renew: late(() => {
+          const wait = slow;
+          slow = HOUR;
+          return sleep(wait);
+        }),
       },
     });
-    const { work, aborted, end } = longWork();
-    const { queue, add } = queueOf({ store, work, leaseDuration: 60 * SECOND });
-    await add("a");
-    void queue.runNow("a", HOUR);
     // The renewal sent at 20 s extends the lease to 80 s. Later ones hang. The signal aborts 3 s before the end.
     await advance(77 * SECOND - 1);
     expect(aborted).toEqual([]);
     await advance(1);
     expect(aborted.length).toBe(1);
-    end();
   });
 
-  test("survives a renewal without an answer, which is sent again after a sixth of the lease", async () => {
-    const sent: number[] = [];
-    const store = alteredStore(memoryStore(), {
-      renew: (own) => (claims, duration) => {
-        sent.push(performance.now());
-        return sent.length === 1 ? new Promise(() => {}) : own(claims, duration);
-      },
+  test("begins no attempt if it has expired when the claim returns", async () => {
+    let wait = 31 * SECOND;
+    const claim = late(async () => {
+      await sleep(wait);
+      wait = 0;
     });
-    const { work, aborted, end } = longWork();
-    const { queue, add, stateOf, logged } = queueOf({ store, work });
+    const { ran, logged, kinds } = await startedQueue(["a"], { alter: { claim } });
+    await advance(31 * SECOND);
+    expect(logged).toEqual([]);
+    await advance(SECOND);
+    expect([ran, kinds()]).toEqual([["a"], ["done"]]);
+  });
+
+  test("of a dead process ends, and its event is taken over then", async () => {
+    const { queue, add, store, ran } = queueOf();
     await add("a");
-    const start = performance.now();
+    await store.claim({ limit: 1, leaseDuration: 30 * SECOND });
     queue.start();
-    await advance(MINUTE);
-    expect(sent.slice(0, 3).map((at) => Math.round((at - start) / SECOND))).toEqual([10, 15, 25]);
-    expect(logged.join()).toMatch(/did not renew leases within 5000 ms/);
-    expect(aborted).toEqual([]);
-    end();
-    await advance(0);
-    expect(await stateOf("a")).toBe("done");
-  });
-
-  test("is held by a renewal that is answered late", async () => {
-    const store = alteredStore(memoryStore(), {
-      renew: (own) => async (claims, duration) => {
-        const renewed = await own(claims, duration);
-        await new Promise((resolve) => setTimeout(resolve, 8 * SECOND));
-        return renewed;
-      },
-    });
-    const { work, aborted, end } = longWork();
-    const { queue, add } = queueOf({ store, work });
-    await add("a");
-    queue.start();
-    await advance(4 * MINUTE);
-    expect(aborted).toEqual([]);
-    end();
-  });
-
-  test("is renewed a bounded number of times if no renewal is answered", async () => {
-    let renewals = 0;
-    const store = alteredStore(memoryStore(), {
-      renew: () => () => {
-        renewals += 1;
-        return new Promise(() => {});
-      },
-    });
-    const { work, aborted, end } = longWork();
-    const { queue, add } = queueOf({ store, work });
-    await add("a");
-    void queue.runNow("a", HOUR);
-    await advance(5 * MINUTE);
-    expect(aborted.length).toBe(1);
-    expect(renewals).toBe(4);
-    end();
+    await advance(29 * SECOND);
+    expect(ran).toEqual([]);
+    await advance(SECOND);
+    expect(ran).toEqual(["a"]);
   });
 
   test.each([
     [30 * SECOND, 27 * SECOND],
     [6 * SECOND, 4 * SECOND],
   ])(
-    "of %i ms leaves a callback that obeys its signal the time to end before a successor begins",
-    async (leaseDuration, aborts) => {
+    "of %i ms leaves a callback that obeys its signal time before a successor begins",
+    async (ms, aborts) => {
       const store = memoryStore();
       const log: string[] = [];
-      const renewless = brokenStore(store, { renew: () => new Error("cut off from the store") });
-      const first = queueOf({
-        store: renewless,
-        leaseDuration,
-        work: (_, { signal, answered }) => {
-          answered();
-          return new Promise((_, reject) =>
-            signal.addEventListener("abort", () => {
-              log.push(`aborted at ${Math.round(performance.now() - start)}`);
-              setTimeout(() => {
-                log.push("cleaned up");
-                reject(signal.reason);
-              }, 1500);
-            }),
-          );
-        },
-      });
-      const second = queueOf({
+      const start = performance.now();
+      const obedient: TestWork = (_, { signal, answered }) => {
+        answered();
+        return new Promise((_, reject) =>
+          signal.addEventListener("abort", async () => {
+            log.push(`aborted at ${Math.round(performance.now() - start)}`);
+            await sleep(1500);
+            log.push("cleaned up");
+            reject(signal.reason);
+          }),
+        );
+      };
+      await inlineQueue({ store: alteredStore(store, unrenewed), leaseDuration: ms, work: obedient });
+      await advance(0);
+      await startedQueue([], {
         store,
         work: () => {
           log.push("successor");
           return done;
         },
       });
-      await first.add("a");
-      const start = performance.now();
-      void first.queue.runNow("a", HOUR);
-      await advance(0);
-      second.queue.start();
       await advance(MINUTE);
       expect(log).toEqual([`aborted at ${aborts}`, "cleaned up", "successor"]);
       // The event was released, so the attempt does not count.
       expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
-      await second.queue.close(0);
     },
   );
 
   test("that is about to end still records a callback that returns in time", async () => {
-    const store = brokenStore(memoryStore(), { renew: () => new Error("cut off from the store") });
-    const { queue, add, stateOf, kinds } = queueOf({
-      store,
+    const { stateOf, kinds } = await inlineQueue({
+      alter: unrenewed,
       work: (_, { signal }) =>
         new Promise((resolve) => signal.addEventListener("abort", () => setTimeout(resolve, SECOND, done))),
     });
-    await add("a");
-    void queue.runNow("a", HOUR);
     await advance(30 * SECOND);
-    expect(await stateOf("a")).toBe("done");
-    expect(kinds()).toEqual(["done"]);
+    expect([await stateOf("a"), kinds()]).toEqual(["done", ["done"]]);
   });
 });
 
@@ -379,9 +287,9 @@ test("a store whose methods throw instead of rejecting stops neither the process
       return own(...args);
     };
   const names = ["claim", "renew", "settle", "nextDue", "get", "prune", "subscribe"] as const;
-  const store = alteredStore(memoryStore(), Object.fromEntries(names.map((name) => [name, throwing])));
+  const alter = Object.fromEntries(names.map((name) => [name, throwing]));
   const { work, aborted, end } = longWork();
-  const { queue, add, ran, store: told } = queueOf({ store, work });
+  const { queue, add, ran, store } = queueOf({ alter, work });
   broken = true;
   expect(() => queue.start()).toThrow("not even a promise");
   broken = false;
@@ -392,59 +300,85 @@ test("a store whose methods throw instead of rejecting stops neither the process
   queue.wake();
   await expect(queue.drain({})).rejects.toThrow("not even a promise");
   await expect(queue.runNow("b", performance.now() + SECOND)).rejects.toThrow("not even a promise");
-  await advance(HOUR / 60);
+  await advance(MINUTE);
   expect(aborted.length).toBe(1);
   broken = false;
   end();
   await add("b");
   await advance(MINUTE);
-  expect(await told.counts()).toMatchObject({ done: 2 });
+  expect(await store.counts()).toMatchObject({ done: 2 });
   expect([...new Set(ran)]).toEqual(["a", "b"]);
   await queue.close(0);
   vi.useRealTimers();
-  await new Promise((resolve) => setTimeout(resolve, 10));
+  await sleep(10);
   process.off("uncaughtException", note);
   process.off("unhandledRejection", note);
   expect(uncaught).toEqual([]);
 });
 
-describe("a store's clock that steps", () => {
-  /** Makes a memory store whose clock can step ahead of the process's clock. */
-  function stepped() {
-    const store = memoryStore();
-    const clock = Date.now;
-    return {
-      store,
-      step: (ms: number) => vi.spyOn(Date, "now").mockImplementation(() => clock() + ms),
-    };
-  }
-  afterEach(() => {
-    vi.restoreAllMocks();
-  });
-
-  test("by an hour forward does not run a record again that its process handles", async () => {
-    const { store, step } = stepped();
-    const running = new Set<string>();
-    const overlaps: string[] = [];
-    const { queue, add, ran, stateOf } = queueOf({
-      store,
-      work: async ({ eventId }) => {
-        if (running.has(eventId)) overlaps.push(eventId);
-        running.add(eventId);
-        await new Promise((resolve) => setTimeout(resolve, 5 * SECOND));
-        running.delete(eventId);
-        return done;
+describe("a clock that jumps by an hour", () => {
+  /** Makes a queue that handles "a" until `end`, and logs its claims and renewals. */
+  async function watched(answer: () => unknown = () => {}) {
+    const log: string[] = [];
+    const { work, end } = longWork("b");
+    const it = await startedQueue(["a"], {
+      work,
+      alter: {
+        claim: (own) => (options) => {
+          log.push("claim");
+          return own(options);
+        },
+        renew: (own) => async (claims, duration) => {
+          log.push("renew");
+          return late(answer)(own)(claims, duration);
+        },
       },
     });
-    await add("a");
-    queue.start();
+    return { ...it, log, end };
+  }
+
+  test("renews its leases before the next claim, which would take their events again", async () => {
+    const { add, log, ran, end, kinds } = await watched();
     await advance(SECOND);
-    step(HOUR);
-    // The new event wakes the loop. Without a renewal, its claim would take "a" again.
+    log.length = 0;
+    jump(HOUR);
     await add("b");
-    await advance(MINUTE);
-    expect(overlaps).toEqual([]);
+    await advance(SECOND);
+    expect(log.slice(0, 2)).toEqual(["renew", "claim"]);
+    expect(log.filter((call) => call === "renew").length).toBe(1);
+    end();
+    await advance(0);
+    expect([ran, kinds()]).toEqual([
+      ["a", "b"],
+      ["done", "done"],
+    ]);
+  });
+
+  test("does not trust a renewal that was sent before the jump", async () => {
+    const answer = gate();
+    const { add, log, ran } = await watched(() => answer.opened);
+    await advance(10 * SECOND);
+    expect(log.at(-1)).toBe("renew");
+    log.length = 0;
+    // Both clocks jump, as in a process that SIGSTOP has stopped.
+    jump(HOUR);
+    const now = performance.now.bind(performance);
+    vi.spyOn(performance, "now").mockImplementation(() => now() + HOUR);
+    await add("b");
+    await advance(0);
+    expect(log).toEqual([]);
+    answer.open();
+    await advance(0);
+    expect(log.slice(0, 2)).toEqual(["renew", "claim"]);
     expect(ran).toEqual(["a", "b"]);
-    expect(await stateOf("a")).toBe("done");
+  });
+
+  test("claims in spite of a store that does not renew", async () => {
+    const { add, ran } = await watched(hanging());
+    await advance(SECOND);
+    jump(HOUR);
+    await add("b");
+    await advance(16 * SECOND);
+    expect(ran).toContain("b");
   });
 });

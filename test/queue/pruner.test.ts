@@ -1,38 +1,25 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { memoryStore } from "../../src/stores/memory/index.ts";
+import { expect, test } from "vitest";
 import {
-  alteredStore,
-  brokenStore,
+  advance,
   callbackFailed,
   DAY,
   done,
   eventOf,
+  failing,
   HOUR,
+  idsOf,
   queueOf,
-  type TestWork,
+  refused,
+  sleep,
+  startedQueue,
+  useFakeTime,
+  watch,
 } from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
-
-const notFound: TestWork = () => ({
-  state: "failed",
-  reason: "not-found",
-  error: new Error("404"),
-  refused: true,
-  maxAttempts: 1,
-});
+useFakeTime();
 
 test("done ids are kept for retention", async () => {
-  const { queue, add, stateOf } = queueOf();
-  await add("a");
-  queue.start();
+  const { stateOf } = await startedQueue(["a"]);
   await advance(7 * DAY - HOUR);
   expect(await stateOf("a")).toBe("done");
   await advance(2 * HOUR);
@@ -40,12 +27,10 @@ test("done ids are kept for retention", async () => {
 });
 
 test("parked events are kept for parkedRetention, those that were not found for retention", async () => {
-  const { queue, add, stateOf } = queueOf({
+  const { stateOf } = await startedQueue(["failed", "forged"], {
     maxAttempts: 1,
-    work: (claim, context) => (claim.eventId === "forged" ? notFound(claim, context) : callbackFailed),
+    work: ({ eventId }) => (eventId === "forged" ? refused : callbackFailed),
   });
-  await add("failed", "forged");
-  queue.start();
   await advance(7 * DAY + HOUR);
   expect(await stateOf("forged")).toBeUndefined();
   expect(await stateOf("failed")).toBe("parked");
@@ -64,86 +49,54 @@ test("a record's snapshot is kept for snapshotRetention", async () => {
 });
 
 test("thousands of events are deleted in small batches", async () => {
-  const memory = memoryStore();
   const sizes: number[] = [];
-  const watched = new Proxy(memory, {
-    get: (target, property: keyof typeof memory) => {
-      const value = target[property];
-      if (typeof value !== "function") return value;
-      if (property !== "prune") return (value as () => unknown).bind(target);
-      return async (options: { limit: number; state: "done" | "parked"; age: number }) => {
+  const { store } = await startedQueue(idsOf(3000), {
+    alter: {
+      prune: (own) => (options) => {
         sizes.push(options.limit);
-        return target.prune(options);
-      };
+        return own(options);
+      },
     },
   });
-  const { queue, add, store } = queueOf({ store: watched });
-  await add(...Array.from({ length: 3000 }, (_, n) => `e${n}`));
-  queue.start();
   await advance(7 * DAY + HOUR + 100);
   expect(await store.counts()).toMatchObject({ done: 0 });
   expect(Math.max(...sizes)).toBe(200);
 });
 
 test("the next pruning tries again if the store failed", async () => {
-  let failing = true;
-  const store = brokenStore(memoryStore(), {
-    prune: () => (failing ? new Error("locked") : (undefined as never)),
+  let isLocked = true;
+  const { stateOf, logged } = await startedQueue(["a"], {
+    alter: { prune: failing(() => isLocked, "locked") },
+    retention: DAY,
+    work: () => done,
   });
-  const { queue, add, stateOf, logged } = queueOf({ store, retention: DAY, work: () => done });
-  await add("a");
-  queue.start();
   await advance(DAY + HOUR);
   expect(await stateOf("a")).toBe("done");
   expect(logged.join()).toMatch(/locked/);
-  failing = false;
+  isLocked = false;
   await advance(HOUR);
   expect(await stateOf("a")).toBeUndefined();
 });
 
 test("Infinity keeps events forever, without asking the store", async () => {
-  const calls: unknown[] = [];
   const forever = Number.POSITIVE_INFINITY;
-  const store = brokenStore(memoryStore(), {
-    prune: () => {
-      calls.push("prune");
-      return undefined as never;
-    },
-  });
-  const { queue } = queueOf({
-    store,
-    retention: forever,
-    parkedRetention: forever,
-    snapshotRetention: forever,
-  });
-  queue.start();
+  const policy = { retention: forever, parkedRetention: forever, snapshotRetention: forever };
+  const { calls } = await startedQueue([], policy);
   await advance(DAY);
-  expect(calls).toEqual([]);
+  expect(calls.prune).toBe(0);
 });
 
 test("close waits for the current batch and begins no other", async () => {
-  let batches = 0;
-  const slow = alteredStore(memoryStore(), {
-    prune: () => async () => {
-      batches += 1;
-      await new Promise((resolve) => setTimeout(resolve, 1000));
-      return 200;
-    },
+  const { queue, calls } = await startedQueue([], {
+    alter: { prune: () => () => sleep(1000).then(() => 200) },
   });
-  const { queue, logged } = queueOf({ store: slow });
-  queue.start();
   await advance(1500);
-  expect(batches).toBe(2);
-  let closed = false;
-  queue.close(10_000).then(async () => {
-    await slow.close();
-    closed = true;
-  });
+  expect(calls.prune).toBe(2);
+  const closing = watch(queue.close(10_000));
   await advance(400);
-  expect(closed).toBe(false);
+  expect(closing.settled).toBe(false);
   await advance(200);
-  expect(closed).toBe(true);
+  expect(closing.settled).toBe(true);
   await advance(DAY);
-  expect(batches).toBe(2);
-  expect(logged).toEqual([]);
+  expect(calls.prune).toBe(2);
 });

@@ -1,21 +1,23 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { type Random, randomOf, seedOf } from "../system/random.ts";
-import { callbackFailed, done, eventOf, outOfReach, queueOf, refused, SECOND } from "./support.ts";
+import {
+  callbackFailed,
+  done,
+  eventOf,
+  outOfReach,
+  queueOf,
+  refused,
+  SECOND,
+  sleep,
+  useFakeTime,
+} from "./support.ts";
 
 const SCHEDULES = 2000;
 const seed = seedOf("schedules");
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.restoreAllMocks();
-  vi.useRealTimers();
-});
-
-const sleep = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+useFakeTime();
 
 /** Makes a clock that advances even within one turn of the event loop, like a real clock. */
 function restlessClock(random: Random): void {

@@ -1,3 +1,4 @@
+import { afterEach, beforeEach, vi } from "vitest";
 import { Log } from "../../src/logger.ts";
 import { Queue } from "../../src/queue/queue.ts";
 import { defaultBackoff } from "../../src/queue/retries.ts";
@@ -57,17 +58,42 @@ export type TestWork = (
   context: WorkContext,
 ) => WorkResult<never> | Promise<WorkResult<never>>;
 
-/** Makes a queue on a memory store. It records the log and the runs. */
+type Altered = { [K in keyof EventStore]?: (own: NonNullable<EventStore[K]>) => EventStore[K] | undefined };
+
+/** Gives each test of a file a clock that only `advance` moves. */
+export function useFakeTime(): void {
+  beforeEach(() => {
+    vi.useFakeTimers();
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+    vi.useRealTimers();
+  });
+}
+export const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+export const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+export const idsOf = (count: number, name = "e") => Array.from({ length: count }, (_, n) => `${name} ${n}`);
+export const never = () => new Promise<never>(() => {});
+/** Makes the system clock jump. */
+export function jump(ms: number): void {
+  const clock = Date.now;
+  vi.spyOn(Date, "now").mockImplementation(() => clock() + ms);
+}
+
+/** Makes a queue on a memory store. It records the log, the runs, and how often each method of the store is called. */
 export function queueOf({
   work = () => done,
-  store = memoryStore(),
+  alter = {},
+  store: own = memoryStore(),
   backoff = defaultBackoff,
   ...policy
-}: { work?: TestWork; store?: EventStore; backoff?: Backoff } & Partial<Policy> = {}) {
+}: { work?: TestWork; alter?: Altered; store?: EventStore; backoff?: Backoff } & Partial<Policy> = {}) {
   const started: StartedObservation[] = [];
   const observed: Exclude<QueueObservation, StartedObservation>[] = [];
   const logged: string[] = [];
   const ran: string[] = [];
+  const calls = { claim: 0, nextDue: 0, settle: 0, renew: 0, get: 0, prune: 0 };
+  const store = counted(alteredStore(own, alter), calls);
   const log = (message: string) => logged.push(message);
   const worker: Work<never> = async (claim, context) => {
     ran.push(claim.eventId);
@@ -101,10 +127,40 @@ export function queueOf({
     observed,
     logged,
     ran,
+    calls,
     kinds: () => observed.map(({ kind }) => kind),
-    add: (...ids: string[]) => Promise.all(ids.map((id) => store.add(eventOf(id)))),
-    stateOf: async (id: string) => (await store.get(id))?.state,
+    add: (...ids: string[]) => Promise.all(ids.map((id) => own.add(eventOf(id)))),
+    stateOf: async (id: string) => (await own.get(id))?.state,
   };
+}
+
+/** Makes a queue that has events, and starts its loop. */
+export async function startedQueue(ids: readonly string[], options: Parameters<typeof queueOf>[0] = {}) {
+  const it = queueOf(options);
+  await it.add(...ids);
+  it.queue.start();
+  await advance(0);
+  return it;
+}
+
+/** Makes work that runs until the test ends it. Events with an id in `others` are done at once. */
+export function longWork(...others: string[]) {
+  const held = gate();
+  const aborted: unknown[] = [];
+  const work: TestWork = ({ eventId }, { signal, answered }) => {
+    if (others.includes(eventId)) return done;
+    answered();
+    signal.addEventListener("abort", () => aborted.push(signal.reason));
+    return held.opened.then(() => done);
+  };
+  return { work, aborted, end: () => held.open() };
+}
+
+/** Shows whether a promise has settled. */
+export function watch(promise: Promise<unknown>) {
+  const seen = { settled: false, result: undefined as unknown };
+  promise.then((result) => Object.assign(seen, { settled: true, result }));
+  return seen;
 }
 
 /** Makes a promise that the test resolves. */
@@ -131,25 +187,35 @@ export function alteredStore(
   });
 }
 
-/** Makes methods fail while they are listed in `broken`. */
-export function brokenStore(
-  store: EventStore,
-  broken: Partial<Record<keyof EventStore, () => Error>>,
-): EventStore {
-  return new Proxy(store, {
-    get(target, property: keyof EventStore) {
-      const value = target[property];
-      if (typeof value !== "function") return value;
-      return (...args: unknown[]) => {
-        const error = broken[property]?.();
-        return error ? Promise.reject(error) : (value as (...a: unknown[]) => unknown).apply(target, args);
-      };
-    },
-  });
-}
+type Method<A extends unknown[], R> = (...args: A) => Promise<R>;
 
-export function abortAfter(ms: number): AbortSignal {
-  const controller = new AbortController();
-  setTimeout(() => controller.abort(), ms);
-  return controller.signal;
+/** Makes a method of a store reject while `isBroken()` is true. */
+export const failing =
+  (isBroken: () => boolean = () => true, message = "the store is down") =>
+  <A extends unknown[], R>(own: Method<A, R>): Method<A, R> =>
+  (...args) =>
+    isBroken() ? Promise.reject(new Error(message)) : own(...args);
+
+/** Makes the answers of a method wait until the promise of `wait` resolves. */
+export const late =
+  (wait: () => unknown) =>
+  <A extends unknown[], R>(own: Method<A, R>): Method<A, R> =>
+  async (...args) => {
+    const answer = await own(...args);
+    await wait();
+    return answer;
+  };
+
+/** Makes a method never answer. */
+export const hanging = () => never;
+
+function counted(store: EventStore, calls: Record<string, number>): EventStore {
+  const count =
+    (name: string) =>
+    (own: (...args: unknown[]) => unknown) =>
+    (...args: unknown[]) => {
+      calls[name] = (calls[name] ?? 0) + 1;
+      return own(...args);
+    };
+  return alteredStore(store, Object.fromEntries(Object.keys(calls).map((name) => [name, count(name)])));
 }

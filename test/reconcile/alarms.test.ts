@@ -3,7 +3,7 @@ import { createWebhookHandler, StayhookClient } from "stayhook";
 import { createReconciler, type ReconcilerAlarm, type ReconcilerOptions } from "stayhook/reconcile";
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, test } from "vitest";
-import { machineOf, readsOf, startSandbox, stores } from "./support.ts";
+import { machineOf, readsOf, scene, startSandbox, stores } from "./support.ts";
 
 const memory = () => stores.memory!()();
 
@@ -67,11 +67,10 @@ describe("changes of tracked fields", () => {
   });
 
   test("are not found if the rows of the list only have fewer fields", async () => {
-    const sandbox = await startSandbox();
-    const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
-    const { webhooks, notify, client, told } = machineOf(sandbox, memory(), {
+    const { sandbox, webhooks, notify, client, told } = await scene({
       handler: { autoStart: false },
     });
+    const { listingId } = await sandbox.listings.create({ status: "Published", listingName: "Old Mill" });
     const list = client.listings.list.bind(client.listings);
     client.listings.list = (async () =>
       (await list()).map((row) => ({ listingId: row.listingId, status: row.status }))) as never;
@@ -293,4 +292,46 @@ test("watch uses the code of the platform's answer", async () => {
   client.bookings.get = ((code: string) => get(code.toUpperCase())) as never;
   await reconciler.watch("hx3k9");
   expect(observations("changed")).toMatchObject([{ ref: "booking:HX3K9" }]);
+});
+
+describe("a loud first day: a pass logs that", () => {
+  const on = { "booking.Confirmed": () => {}, "listing.Published": () => {} };
+  const url = "https://subscriber.example/hooks";
+  const help = "Run: npx stayhook config ensure";
+
+  test.each([
+    [undefined, "there is no webhook configuration, so the platform sends no notifications"],
+    [
+      { isActive: false, endpoints: { bookings: url, listings: url } },
+      "the webhook configuration is off, so the platform sends no notifications",
+    ],
+    [
+      { isActive: true, endpoints: { listings: url } },
+      "the webhook configuration has no URL for bookings, so the platform sends no notifications of bookings",
+    ],
+    [{ isActive: true, endpoints: { bookings: url, listings: url } }, undefined],
+  ])("the configuration will not do: %j", async (config, line) => {
+    const { client, reconciler, logged } = machineOf(await startSandbox(), memory(), {
+      handler: { on },
+      reconciler: { expectedEndpoints: url },
+    });
+    if (config) await client.webhookConfig.create(config);
+    await reconciler.run();
+    expect(logged).toEqual(line === undefined ? [] : [`stayhook: ${line}. ${help}`]);
+  });
+
+  test.each([true, false])("a booking has changed, if no notification has ever arrived: %j", async (ever) => {
+    const sandbox = await startSandbox();
+    const { reconciler, webhooks, notify, logged } = machineOf(sandbox, memory(), {
+      handler: { autoStart: false },
+    });
+    const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed", listingId: 7 });
+    await reconciler.watch(bookingCode);
+    if (!ever) await notify({ bookingCode });
+    await webhooks.drain();
+    await sandbox.bookings.cancel(bookingCode);
+    await reconciler.run();
+    const line = `stayhook: booking:${bookingCode} has changed, but no notification has ever arrived. To find out why, run: npx stayhook doctor`;
+    expect(logged.includes(line)).toBe(ever);
+  });
 });

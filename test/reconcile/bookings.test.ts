@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { NotFoundError } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
+import { machineOf, readsOf, scene, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
 
 const DAY = 86_400_000;
 const day = (offset: number) => new Date(Date.now() + offset * DAY).toISOString().slice(0, 10);
@@ -155,9 +155,8 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
 const memory = () => stores.memory!()();
 
 test("the next pass counts the bookings of watch and reads them", async () => {
-  const sandbox = await startSandbox();
+  const { sandbox, reconciler, told, webhooks } = await scene({ handler: { autoStart: false } });
   const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
-  const { reconciler, told, webhooks } = machineOf(sandbox, memory(), { handler: { autoStart: false } });
   await reconciler.watch(bookingCode);
   expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
   expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
@@ -167,9 +166,11 @@ test("the next pass counts the bookings of watch and reads them", async () => {
 });
 
 test("a pass waits for a running watch", async () => {
-  const sandbox = await startSandbox({ faults: [{ route: "GET /v2/bookings/{bookingCode}", delay: 150 }] });
+  const { sandbox, reconciler, told } = await scene(
+    {},
+    { faults: [{ route: "GET /v2/bookings/{bookingCode}", delay: 150 }] },
+  );
   const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
-  const { reconciler, told } = machineOf(sandbox, memory());
   void reconciler.watch(bookingCode);
   expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
   expect(told).toHaveLength(1);
@@ -195,11 +196,10 @@ test("watch rejects invalid codes and unknown bookings, and waits out an outage"
 });
 
 test("a change that is undone before its event is handled runs no callback until it comes again", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, webhooks, told, observations } = machineOf(sandbox, memory(), {
+  const { sandbox, reconciler, webhooks, told, observations } = await scene({
     handler: { autoStart: false },
   });
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
   await reconciler.run();
   for (let n = 0; n < 3; n += 1) {
     await sandbox.listings.hide(listingId);
@@ -218,11 +218,10 @@ test("a change that is undone before its event is handled runs no callback until
 });
 
 test("an event of the reconciler runs no callback if a webhook was faster", async () => {
-  const sandbox = await startSandbox();
-  const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
-  const { reconciler, webhooks, notify, told, store } = machineOf(sandbox, memory(), {
+  const { sandbox, reconciler, webhooks, notify, told, store } = await scene({
     handler: { autoStart: false },
   });
+  const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
   await notify({ bookingCode });
   await webhooks.drain();
   await sandbox.bookings.approve(bookingCode);
@@ -264,11 +263,10 @@ test("an event that was parked for its callback is not added again", async () =>
 });
 
 test("an event that was parked because its record could not be read is added again", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, webhooks, told, store } = machineOf(sandbox, memory(), {
+  const { sandbox, reconciler, webhooks, told, store } = await scene({
     handler: { autoStart: false, maxAttempts: 1 },
   });
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
   await reconciler.run();
   await sandbox.listings.hide(listingId);
   await reconciler.run();

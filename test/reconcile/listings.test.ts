@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { machineOf, readsOf, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
+import { machineOf, readsOf, scene, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
 
 const done = { checked: expect.any(Number), changed: 0, failed: 0, duration: expect.any(Number) };
 
@@ -91,11 +91,10 @@ test("the first pass learns unknown listings in a store that knows others", asyn
 });
 
 test("a listing whose event still waits is not learned, so its callback sees a change", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, webhooks, notify, told } = machineOf(sandbox, stores.memory!()(), {
+  const { sandbox, reconciler, webhooks, notify, told } = await scene({
     handler: { autoStart: false, skipUnchanged: true },
   });
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
   await notify({ listingId });
   await reconciler.run();
   expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
@@ -103,9 +102,8 @@ test("a listing whose event still waits is not learned, so its callback sees a c
 });
 
 test("a listing that is no longer in the list is observed as vanished", async () => {
-  const sandbox = await startSandbox();
+  const { sandbox, reconciler, observations, told, store } = await scene();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, observations, told, store } = machineOf(sandbox, stores.memory!()());
   await reconciler.run();
   const emptied = await startSandbox();
   const later = machineOf(emptied, store);
@@ -118,12 +116,14 @@ test("a listing that is no longer in the list is observed as vanished", async ()
   expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
 });
 
-test("no listing is vanished if the list could not be read", async () => {
-  const sandbox = await startSandbox();
+test("after a list that could not be read, no listing is vanished, and the next pass is no first one", async () => {
+  const { sandbox, reconciler, observations } = await scene();
   await sandbox.listings.create({ status: "Published" });
-  const { reconciler, observations } = machineOf(sandbox, stores.memory!()());
   await reconciler.run();
   sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
   expect(await reconciler.run()).toEqual({ ...done, checked: 0, failed: 1 });
   expect(observations("vanished")).toEqual([]);
+  sandbox.faults.clear();
+  await sandbox.listings.create({ status: "Published" });
+  expect(await reconciler.run()).toMatchObject({ changed: 1 });
 });

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { StayhookClient } from "stayhook";
 import type { Sandbox } from "stayhook/testing";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { dueIn, readState, writeState } from "../../src/reconcile/state.ts";
-import { machineOf, readsOf, startSandbox, stateIn, stores } from "./support.ts";
+import { machineOf, readsOf, scene, startSandbox, stateIn, stopClock, stores } from "./support.ts";
 
 const memory = () => stores.memory!()();
 const everyBooking = "GET /v2/bookings/{bookingCode}";
@@ -114,61 +114,39 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
   });
 });
 
-test("start goes on making passes, runs the callbacks, and stops at close", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, told, observations, observed } = machineOf(sandbox, memory(), {
-    reconciler: { every: 30 },
-  });
-  reconciler.start();
-  reconciler.start();
-  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(1));
-  await sandbox.listings.hide(listingId);
-  await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
-  await reconciler.close();
-  const { length } = observed;
-  await sleep(150);
-  expect(observed).toHaveLength(length);
-  await expect(reconciler.run()).rejects.toThrow(/closed/);
-  await expect(reconciler.watch("B1")).rejects.toThrow(/closed/);
-  reconciler.start();
-});
-
-test("start has its events handled if the handler processes inline", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  const { reconciler, told, observations } = machineOf(sandbox, memory(), {
-    handler: { processing: "inline" },
-    reconciler: { every: 30 },
-  });
-  reconciler.start();
-  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
-  await sandbox.listings.hide(listingId);
-  await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
-});
+test.each(["background", "inline"] as const)(
+  "start goes on making passes, runs the callbacks, and stops at close (%s)",
+  async (processing) => {
+    const { sandbox, reconciler, told, observations, observed } = await scene({
+      handler: { processing },
+      reconciler: { every: 30 },
+    });
+    const { listingId } = await sandbox.listings.create({ status: "Published" });
+    reconciler.start();
+    reconciler.start();
+    await waitFor(() => expect(observations("pass").length).toBeGreaterThan(1));
+    await sandbox.listings.hide(listingId);
+    await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
+    await reconciler[Symbol.asyncDispose]();
+    const { length } = observed;
+    await sleep(150);
+    expect(observed).toHaveLength(length);
+    await expect(reconciler.run()).rejects.toThrow(/closed/);
+    await expect(reconciler.watch("B1")).rejects.toThrow(/closed/);
+    reconciler.start();
+  },
+);
 
 test("a machine makes no pass if another one has just made it", async () => {
-  const sandbox = await startSandbox();
-  const store = memory();
-  await machineOf(sandbox, store).reconciler.run();
+  const { sandbox, store, reconciler } = await scene();
+  await reconciler.run();
   const reads = readsOf(sandbox);
   reads();
-  let late = true;
-  const lagging = new Proxy(store, {
-    get: (target, name) => {
-      const value = Reflect.get(target, name);
-      if (name !== "getMeta") return typeof value === "function" ? value.bind(target) : value;
-      return async (key: string) => {
-        // The first read returns the state from before the other machine's pass.
-        if (!late) return target.getMeta(key);
-        late = false;
-        return undefined;
-      };
-    },
-  });
-  const { reconciler, observations } = machineOf(sandbox, lagging);
-  reconciler.start();
-  await waitFor(() => expect(observations("pass")).toMatchObject([{ incomplete: "locked" }]));
+  const lagging = machineOf(sandbox, store);
+  // The first read returns the state from before the other machine's pass.
+  vi.spyOn(store, "getMeta").mockResolvedValueOnce(undefined);
+  lagging.reconciler.start();
+  await waitFor(() => expect(lagging.observations("pass")).toMatchObject([{ incomplete: "locked" }]));
   expect(reads()).toEqual([]);
 });
 
@@ -225,55 +203,31 @@ test("start does not start a handler with autoStart: false", async () => {
   expect(await webhooks.health()).toMatchObject({ state: "idle" });
 });
 
-test("a list that could not be read does not make the next pass a first one", async () => {
-  const sandbox = await startSandbox();
-  const { reconciler } = machineOf(sandbox, memory());
-  await reconciler.run();
-  sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
-  expect(await reconciler.run()).toMatchObject({ failed: 1 });
-  sandbox.faults.clear();
-  await sandbox.listings.create({ status: "Published" });
-  expect(await reconciler.run()).toMatchObject({ changed: 1 });
-});
-
 test("run counts as the pass of its interval", async () => {
-  const sandbox = await startSandbox();
-  const store = memory();
   const every = 3_600_000;
-  const { reconciler } = machineOf(sandbox, store, { reconciler: { every } });
-  const now = vi.spyOn(Date, "now");
-  onTestFinished(() => now.mockRestore());
+  const { store, reconciler } = await scene({ reconciler: { every } });
   const start = Date.now();
-  const due = async () => start + dueIn(await readState(store), every) + (Date.now() - start);
-  now.mockReturnValue(start);
+  const setClock = stopClock(start);
+  const due = async () => Date.now() + dueIn(await readState(store), every);
   await reconciler.run();
   expect(await due()).toBe(start + every);
-  now.mockReturnValue(start + 1_800_000);
+  setClock(start + 1_800_000);
   expect(await due()).toBe(start + every);
   await reconciler.run();
   expect(await due()).toBe(start + 1_800_000 + every);
 });
 
 test("start observes a failure of the store and tries again", async () => {
-  const sandbox = await startSandbox();
-  const store = memory();
-  let fails = true;
-  const failing = new Proxy(store, {
-    get: (target, name) => {
-      const value = Reflect.get(target, name);
-      if (typeof value !== "function") return value;
-      return (...args: unknown[]) => {
-        if (name === "snapshots" && fails) throw new Error("disk full");
-        return value.apply(target, args);
-      };
-    },
+  const { store, reconciler, observations, logged } = await scene({ reconciler: { every: 50 } });
+  const error = new Error("disk full");
+  const snapshots = vi.spyOn(store, "snapshots").mockImplementation(() => {
+    throw error;
   });
-  const { reconciler, observations, logged } = machineOf(sandbox, failing, { reconciler: { every: 50 } });
   await expect(reconciler.run()).rejects.toThrow("disk full");
   reconciler.start();
-  await waitFor(() => expect(observations("error")).toMatchObject([{ error: new Error("disk full") }]));
+  await waitFor(() => expect(observations("error")).toMatchObject([{ error }]));
   expect(logged.join()).toMatch(/the reconciler's pass failed because of the store.*disk full/);
-  fails = false;
+  snapshots.mockRestore();
   await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
 });
 
@@ -284,14 +238,8 @@ test("a checkpoint that is older than `every` is ignored", async () => {
   sandbox.faults.set([{ route: `/v2/bookings/${codes[1]}`, status: 401 }]);
   expect(await machine.reconciler.run()).toMatchObject({ checked: 1, incomplete: "unreachable" });
   sandbox.faults.clear();
-  const now = vi.spyOn(Date, "now");
-  try {
-    const later = Date.now() + 2 * 3_600_000;
-    now.mockImplementation(() => later);
-    expect(await machine.reconciler.run()).toMatchObject({ checked: 3 });
-  } finally {
-    now.mockRestore();
-  }
+  stopClock(Date.now() + 2 * 3_600_000);
+  expect(await machine.reconciler.run()).toMatchObject({ checked: 3 });
 });
 
 describe("while the platform is out of reach", () => {
@@ -422,8 +370,7 @@ test("a pass and the queue share the circuit breaker", async () => {
 });
 
 test("close does not wait for every booking of a watch, and the watch rejects", async () => {
-  const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 100 }] });
-  const { reconciler } = machineOf(sandbox, memory());
+  const { reconciler } = await scene({}, { faults: [{ route: everyBooking, delay: 100 }] });
   const watching = reconciler.watch(Array.from({ length: 400 }, (_, n) => `B${n}`));
   const rejected = expect(watching).rejects.toThrow(/closed before it had added all bookings/);
   await sleep(150);
@@ -441,13 +388,6 @@ test("run({ signal }) throws an error of the store, as run() does", async () => 
   await sandbox.listings.create({ status: "Published" });
   await expect(reconciler.run()).rejects.toThrow("disk full");
   await expect(reconciler.run({ signal: new AbortController().signal })).rejects.toThrow("disk full");
-});
-
-test("the reconciler is closed at the end of `await using`", async () => {
-  const sandbox = await startSandbox();
-  const { reconciler } = machineOf(sandbox, memory());
-  await reconciler[Symbol.asyncDispose]();
-  await expect(reconciler.run()).rejects.toThrow(/closed/);
 });
 
 test("`concurrency` limits the reads at once", async () => {
@@ -471,8 +411,7 @@ test("`concurrency` limits the reads at once", async () => {
 });
 
 test("an aborted signal prevents all reads, and an invalid signal throws", async () => {
-  const sandbox = await startSandbox();
-  const { reconciler } = machineOf(sandbox, memory());
+  const { sandbox, reconciler } = await scene();
   expect(await reconciler.run({ signal: AbortSignal.abort() })).toMatchObject({
     checked: 0,
     incomplete: "aborted",
@@ -510,15 +449,11 @@ test.each([
     const { reconciler, told, logged } = machineOf(sandbox, store, { handler, reconciler: { every: "1h" } });
     await reconciler.run();
     const start = Date.now();
-    const now = vi.spyOn(Date, "now");
-    try {
-      for (const age of [0.3, 0.6, 1.05, 1.1, 1.5, 2.05]) {
-        now.mockImplementation(() => start + age * snapshotRetention);
-        await reconciler.run();
-        await store.pruneSnapshots({ age: snapshotRetention, limit: 100 });
-      }
-    } finally {
-      now.mockRestore();
+    const setClock = stopClock();
+    for (const age of [0.3, 0.6, 1.05, 1.1, 1.5, 2.05]) {
+      setClock(start + age * snapshotRetention);
+      await reconciler.run();
+      await store.pruneSnapshots({ age: snapshotRetention, limit: 100 });
     }
     expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({
       snapshot: { status: "Published" },

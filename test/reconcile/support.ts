@@ -2,7 +2,6 @@ import { randomUUID } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import pg from "pg";
 import {
   createWebhookHandler,
   memoryStore,
@@ -10,16 +9,12 @@ import {
   type WebhookEvent,
   type WebhookHandlerOptions,
 } from "stayhook";
-import { postgresStore } from "stayhook/postgres";
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
-import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
-import { afterAll, onTestFinished, vi } from "vitest";
+import { onTestFinished, vi } from "vitest";
 import type { PassState } from "../../src/reconcile/state.ts";
-import { postgresUrl } from "../support/postgres-server.ts";
-import { deleteKeys, redisUrl } from "../support/redis-server.ts";
 
 // A test that takes a second alone may take many seconds when all tests run at once.
 vi.setConfig({ testTimeout: 60_000 });
@@ -27,25 +22,7 @@ vi.setConfig({ testTimeout: 60_000 });
 /** Opens the same data again. Each call acts as another machine, or as a machine that has restarted. */
 export type OpenStore = () => EventStore<never>;
 
-const postgres = await postgresUrl();
-const redis = await redisUrl();
-const schemas: string[] = [];
-const prefixes: string[] = [];
-afterAll(async () => {
-  for (const prefix of prefixes) await deleteKeys(redis!, `{${prefix}`);
-  if (schemas.length === 0) return;
-  const pool = new pg.Pool({ connectionString: postgres as string, max: 1 });
-  for (const schema of schemas) await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
-  await pool.end();
-});
-
-const named = (names: string[]): string => {
-  const name = `stayhook_reconcile_${randomUUID().replaceAll("-", "")}`;
-  names.push(name);
-  return name;
-};
-
-/** The stores to test. If a store's server is missing, the store is left out. In CI, that is an error. */
+/** The stores to test. `test/stores/every/reconcile.test.ts` plays a pass on the others. */
 export const stores: Readonly<Record<string, () => OpenStore>> = {
   memory: () => {
     const store = memoryStore();
@@ -56,18 +33,6 @@ export const stores: Readonly<Record<string, () => OpenStore>> = {
     onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
     return () => closed(sqliteStore(join(directory, "events.db")));
   },
-  ...(postgres !== undefined && {
-    postgres: () => {
-      const schema = named(schemas);
-      return () => closed(postgresStore({ connectionString: postgres, schema }));
-    },
-  }),
-  ...(redis !== undefined && {
-    redis: () => {
-      const prefix = named(prefixes);
-      return () => closed(redisStore({ url: redis, prefix, logger: () => {} }));
-    },
-  }),
 };
 
 function closed(store: { close(): Promise<void> }): EventStore<never> {
@@ -154,6 +119,19 @@ export function machineOf(
   const observations = <K extends ReconcileObservation["kind"]>(kind: K) =>
     observed.filter((event): event is Extract<ReconcileObservation, { kind: K }> => event.kind === kind);
   return { client, webhooks, reconciler, store, told, events, observed, observations, logged, notify };
+}
+
+/** Starts a sandbox, and makes a machine with a memory store for it. */
+export async function scene(options: MachineOptions = {}, sandboxOptions: SandboxOptions = {}) {
+  const sandbox = await startSandbox(sandboxOptions);
+  return { sandbox, ...machineOf(sandbox, stores.memory!()(), options) };
+}
+
+/** Makes the clock stand at a time until the test ends. */
+export function stopClock(now = Date.now()) {
+  const spy = vi.spyOn(Date, "now").mockReturnValue(now);
+  onTestFinished(() => spy.mockRestore());
+  return (time: number) => void spy.mockReturnValue(time);
 }
 
 function shown(event: WebhookEvent): Told {

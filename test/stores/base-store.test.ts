@@ -48,6 +48,25 @@ describe("calls at once", () => {
     expect(store.groups).toEqual([50, 50]);
   });
 
+  test("do not wait for a statement that hangs, for example at a lock", async () => {
+    const lock = Promise.withResolvers<void>();
+    class LockedStore extends MemoryStore {
+      protected override async doAdd(additions: readonly Addition[]) {
+        if (additions.some(({ event }) => event.ref === "booking:locked")) await lock.promise;
+        return super.doAdd(additions);
+      }
+    }
+    const store = new LockedStore();
+    const hanging = store.add(eventOf("booking:locked"));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+    const others = refs.map((ref) => store.add(eventOf(ref)));
+    expect(new Set(await Promise.all(others))).toEqual(new Set(["added"]));
+    const closing = store.close();
+    lock.resolve();
+    expect(await hanging).toBe("added");
+    await closing;
+  });
+
   test("with one id do not share a statement", async () => {
     const store = new GroupingStore();
     const event = eventOf();
@@ -62,6 +81,14 @@ describe("calls at once", () => {
     );
     expect(answers.map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
     expect(store.groups).toEqual([3, 1, 1, 1]);
+  });
+
+  test("wake subscribers if an add fails, because only its answer may have been lost", async () => {
+    const store = new GroupingStore();
+    const woken = vi.fn();
+    store.subscribe(woken);
+    await expect(store.add(eventOf("booking:bad"))).rejects.toThrow("bad event");
+    expect(woken).toHaveBeenCalledTimes(1);
   });
 
   test("end before close, and wake subscribers once", async () => {
@@ -143,6 +170,46 @@ describe("a clock that is set back", () => {
     await store.restore({ events: [{ ...row, reason: "callback", history: [] }], snapshots: [] });
     setBack(10_000);
     expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "1" }]);
+  });
+});
+
+describe("if the store fails after a claim, while the clock is looked at", () => {
+  class FailingStore extends MemoryStore {
+    isBroken = true;
+
+    protected override async doLastReceivedAt() {
+      if (this.isBroken) throw new Error("the connection was lost");
+      return super.doLastReceivedAt();
+    }
+
+    protected override async doSetBack() {
+      if (this.isBroken) throw new Error("the connection was lost");
+      return super.doSetBack();
+    }
+  }
+  afterEach(() => {
+    vi.useRealTimers();
+  });
+
+  test("the claimed events reach the caller, and a claim of nothing rejects", async () => {
+    const store = new FailingStore();
+    await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
+    await store.add(eventOf());
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+    await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
+  });
+
+  test("the next call repairs the times", async () => {
+    vi.useFakeTimers();
+    const store = new FailingStore();
+    store.isBroken = false;
+    await store.add(eventOf("booking:retry", "retry"));
+    await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: 60_000 });
+    vi.setSystemTime(Date.now() - 10_000);
+    store.isBroken = true;
+    await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
+    store.isBroken = false;
+    expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "retry" }]);
   });
 });
 

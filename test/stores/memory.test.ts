@@ -1,29 +1,20 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
+import { InvalidArgumentError } from "../../src/errors.ts";
 import { storeContract } from "../../src/stores/contract/store-contract.ts";
-import type { NewEvent } from "../../src/stores/event-store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import { sqliteStore } from "../../src/stores/sqlite/index.ts";
+import { DONE, eventOf, RETRY } from "./event.ts";
 
-describe("storeContract", () => {
-  for (const { name, run } of storeContract(() => memoryStore())) test.concurrent(name, run);
+describe.each([
+  ["memoryStore", () => memoryStore() as EventStore<unknown>],
+  ["sqliteStore in memory", () => sqliteStore(":memory:") as EventStore<unknown>],
+])("the contract of %s", (_, create) => {
+  for (const { name, run } of storeContract(create)) test.concurrent(name, run);
 });
 
-const event = (eventId: string, ref: string | null = null): NewEvent => ({
-  eventId,
-  ref,
-  source: "webhook",
-  topic: null,
-  timestamp: "2026-03-01T10:00:00.000Z",
-  notification: "{}",
-});
-
-const DONE = {
-  state: "done",
-  type: "booking.Confirmed",
-  entry: { duration: 1 },
-  record: { snapshot: { status: "Confirmed", fields: {} }, changed: true },
-} as const;
-const WAIT = { state: "retrying", in: 5000, reason: "unavailable", entry: { duration: 1 } } as const;
+const event = (eventId: string, ref: string | null = null) => eventOf(ref, eventId);
+const WAIT = { ...RETRY, in: 5000, reason: "unavailable" } as const;
 
 describe("transaction", () => {
   test("runs the writes of an event, in order, and rolls back if one throws", async () => {
@@ -51,6 +42,32 @@ describe("transaction", () => {
     expect(await store.settle(claim!, { ...DONE, writes: [night("a"), night("b")] })).toBe(true);
     expect(await store.settle(claim!, { ...DONE, writes: [night("c")] })).toBe(true);
     expect(calendar).toEqual(["a", "b"]);
+  });
+
+  test.each(["succeeds", "fails"])("lets no claim take the event until a commit %s", async (end) => {
+    const calendar: string[] = [];
+    const transaction = async (run: (tx: string[]) => void | Promise<void>) => {
+      const notes: string[] = [];
+      await run(notes);
+      await vi.waitFor(() => expect(Date.now()).toBeGreaterThan(claim!.claimedAt + 20));
+      expect(await store.renew([claim!], 1)).toEqual([claim]);
+      await vi.waitFor(() => expect(Date.now()).toBeGreaterThan(claim!.claimedAt + 40));
+      expect(await store.nextDue()).toBeUndefined();
+      expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
+      expect(await store.remove("booking:A", ["1"])).toBe(0);
+      const moved = { ...event("1", "booking:A"), timestamp: "moved" };
+      expect(await store.add(moved, { replace: "moved" })).toBe("busy");
+      if (end === "fails") throw new Error("the commit failed");
+      calendar.push(...notes);
+    };
+    const store = memoryStore({ transaction });
+    await store.add(event("1", "booking:A"));
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 10 });
+    const settled = store.settle(claim!, { ...DONE, writes: [(tx) => void tx.push("night")] });
+    if (end === "fails") await expect(settled).rejects.toThrow("the commit failed");
+    else expect(await settled).toBe(true);
+    expect(calendar).toEqual(end === "fails" ? [] : ["night"]);
+    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toHaveLength(end === "fails" ? 1 : 0);
   });
 
   test("rolls back if the lease was lost while the writes ran", async () => {
@@ -178,17 +195,6 @@ describe("time", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("after the end of a lease does not end the lease before another claim", async () => {
-    const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    const [claim] = await store.claim({ limit: 1, leaseDuration: 1000 });
-    vi.advanceTimersByTime(2000);
-    expect(await store.renew([claim!], 1000)).toEqual([claim]);
-    expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toEqual([]);
-    vi.advanceTimersByTime(2000);
-    expect(await store.settle(claim!, DONE)).toBe(true);
-  });
-
   test("events of one millisecond keep their order", async () => {
     const store = memoryStore();
     const ids = Array.from({ length: 50 }, (_, index) => `event ${index}`);
@@ -200,24 +206,9 @@ describe("time", () => {
 
   test("a claim with a lease of 0 ms returns only one event of a record", async () => {
     const store = memoryStore();
-    await store.add(event("1", "booking:A"));
-    await store.add(event("2", "booking:A"));
+    for (const id of ["1", "2"]) await store.add(event(id, "booking:A"));
     expect(await store.claim({ limit: 5, leaseDuration: 0 })).toHaveLength(1);
   });
-});
-
-test("calls of a closed store fail, and their errors say so", async () => {
-  const store = memoryStore();
-  await store.close();
-  await expect(store.add(event("1"))).rejects.toThrow(StayhookError);
-  await expect(store.nextDue()).rejects.toThrow("store is closed.");
-  expect(() => store.subscribe?.(() => {})).toThrow(StayhookError);
-});
-
-test("a list after an unknown event is empty", async () => {
-  const store = memoryStore();
-  await store.add(event("1"));
-  expect(await store.list({ limit: 5, after: "unknown" })).toEqual([]);
 });
 
 test("prune rejects the state pending, and deletes no waiting event", async () => {

@@ -1,3 +1,4 @@
+import { performance } from "node:perf_hooks";
 import fc from "fast-check";
 import { expect, vi } from "vitest";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
@@ -24,6 +25,13 @@ const ORIGINS: readonly EventOrigin[] = [
 ];
 const KEYS = ["lock", "place"];
 const START = 1_000_000_000;
+/**
+ * After this time, no more runs begin, and a failure is not made shorter, ms. On a machine with other work, a step takes
+ * ten times as long as alone. Without this limit, the test would time out, and print no failure.
+ */
+const TIME = 60_000;
+/** The maximum time of a step, ms. */
+const STEP_TIME = 30_000;
 
 /** A store to compare with the memory store. */
 export interface Checked {
@@ -185,11 +193,15 @@ type GivenOutcome = typeof outcome extends fc.Arbitrary<infer T> ? T : never;
 export async function checkAgainstModel(checked: Checked): Promise<void> {
   const { create, numRuns, maxSteps = 80, setsBack = true } = checked;
   const seed = process.env.STAYHOOK_MODEL_SEED;
+  const end = performance.now() + TIME;
+  let runs = 0;
   // The monotonic clock stands still, so that a slow machine does not look like a `Date` that was set back.
   vi.useFakeTimers({ toFake: ["Date", "performance"], now: START });
   try {
     const all = fc.array(step, { maxLength: maxSteps, size: "max" });
     const run = fc.asyncProperty(all, async (given) => {
+      if (performance.now() > end) return;
+      runs += 1;
       vi.setSystemTime(START);
       const store = await create();
       try {
@@ -199,6 +211,7 @@ export async function checkAgainstModel(checked: Checked): Promise<void> {
       }
     });
     await fc.assert(run, { numRuns, ...(seed && { seed: Number(seed) }) });
+    if (runs < numRuns) console.log(`the model check had time for ${runs} of ${numRuns} runs`);
   } finally {
     vi.useRealTimers();
   }
@@ -225,19 +238,21 @@ class Walk {
 
   async run(steps: readonly Step[]): Promise<void> {
     await this.#compare();
-    for (const each of steps) {
-      const before = await this.#dueAt();
-      let woken = false;
-      const end = this.#store.subscribe?.(() => {
-        woken = true;
-      });
-      await this.#take(each);
-      end?.();
-      await this.#compare();
-      // A store need not notify when time passes, or when a process shortens its own lease.
-      if (end === undefined || ["pass", "setBack", "renew"].includes(each.does)) continue;
-      if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
-    }
+    for (const each of steps) await inTime(each, this.#step(each));
+  }
+
+  async #step(each: Step): Promise<void> {
+    const before = await this.#dueAt();
+    let woken = false;
+    const end = this.#store.subscribe?.(() => {
+      woken = true;
+    });
+    await this.#take(each);
+    end?.();
+    await this.#compare();
+    // A store need not notify when time passes, or when a process shortens its own lease.
+    if (end === undefined || ["pass", "setBack", "renew"].includes(each.does)) return;
+    if ((await this.#dueAt()) < before) expect({ step: each, woken }).toMatchObject({ woken: true });
   }
 
   async #dueAt(): Promise<number> {
@@ -458,6 +473,16 @@ function restoredEvent(
       worker: "w:1",
     })),
   };
+}
+
+/** @throws if a call of the step does not end, so that the failure names the step */
+async function inTime(step: Step, taken: Promise<void>): Promise<void> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const message = `the step ${JSON.stringify(step)} did not end within ${STEP_TIME} ms`;
+    timer = setTimeout(() => reject(new Error(message)), STEP_TIME);
+  });
+  await Promise.race([taken, late]).finally(() => clearTimeout(timer));
 }
 
 async function settled<T>(promise: Promise<T>): Promise<{ value: T } | { error: string }> {

@@ -11,13 +11,22 @@ afterAll(() => {
 export function startProcess(file: string, args: object) {
   const child = fork(file, [JSON.stringify(args)], { stdio: "pipe" });
   let errors = "";
+  let output = "";
+  child.stdout?.on("data", (chunk) => {
+    output += chunk;
+  });
   child.stderr?.on("data", (chunk) => {
     errors += chunk;
   });
   running.add(child);
   const ended = once(child, "exit").then(([code, signal]: (number | string | null)[]) => {
     running.delete(child);
-    return { code, signal, errors: errors.replace(/.*(ExperimentalWarning|--trace-warnings).*\n/g, "") };
+    return {
+      code,
+      signal,
+      output,
+      errors: errors.replace(/.*(ExperimentalWarning|--trace-warnings).*\n/g, ""),
+    };
   });
   return { child, ended, said: async () => (await once(child, "message"))[0] as unknown };
 }

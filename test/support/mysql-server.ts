@@ -2,11 +2,11 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql from "mysql2/promise";
+import { freePort, refuseInUnitTests } from "./server.ts";
 
 /** Longest time for a server to start, in ms. */
 const STARTING = 60_000;
@@ -32,6 +32,7 @@ let found: Promise<string | undefined> | undefined;
  * that is an error. Elsewhere the console says that tests are skipped.
  */
 export function mysqlUrl(): Promise<string | undefined> {
+  refuseInUnitTests();
   found ??= findServer();
   return found;
 }
@@ -126,13 +127,4 @@ export async function startOwnMysql(): Promise<OwnMysql | undefined> {
       rmSync(directory, { recursive: true, force: true });
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

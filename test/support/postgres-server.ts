@@ -2,11 +2,11 @@
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
+import { freePort, refuseInUnitTests } from "./server.ts";
 
 /** Longest time for a server to start, in ms. */
 const STARTING = 60_000;
@@ -33,6 +33,7 @@ let found: Promise<string | undefined> | undefined;
  * and the program is not installed. In CI that is an error. Elsewhere the console says that tests are skipped.
  */
 export function postgresUrl(): Promise<string | undefined> {
+  refuseInUnitTests();
   found ??= findServer();
   return found;
 }
@@ -185,15 +186,4 @@ function findPrograms(): string | undefined {
 
 function postmasterOf(data: string): number {
   return Number(readFileSync(join(data, "postmaster.pid"), "utf8").split("\n")[0]);
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const address = server.address();
-  server.close();
-  await once(server, "close");
-  if (address === null || typeof address === "string") throw new Error("no port");
-  return address.port;
 }

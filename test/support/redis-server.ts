@@ -1,11 +1,11 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
+import { freePort, refuseInUnitTests } from "./server.ts";
 
 /** Longest time for a server to start, and longest time for it to end, in ms. */
 const PATIENCE = 30_000;
@@ -30,6 +30,7 @@ export interface OwnRedis {
  * a failure.
  */
 export function redisUrl(): Promise<string | undefined> {
+  refuseInUnitTests();
   shared ??= findServer();
   return shared;
 }
@@ -149,13 +150,4 @@ async function answers(url: string): Promise<boolean> {
   } finally {
     client.disconnect();
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await once(server, "close");
-  return port;
 }

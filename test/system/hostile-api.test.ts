@@ -143,25 +143,8 @@ describe("the client, answered", () => {
 
 /** Makes random JSON. Some of its names are those that the client reads. */
 function anyJson(random: Random, depth = 4): unknown {
-  const names = [
-    "data",
-    "booking",
-    "listings",
-    "items",
-    "bookingCode",
-    "listingId",
-    "status",
-    "endpoints",
-    "isActive",
-    "message",
-    "total",
-    "next",
-    "__proto__",
-    "then",
-    "toJSON",
-    "length",
-    "0",
-  ];
+  const names =
+    "data booking listings items bookingCode listingId status endpoints isActive message total next __proto__ then toJSON length 0";
   const leaves = [
     null,
     true,
@@ -183,7 +166,7 @@ function anyJson(random: Random, depth = 4): unknown {
   const members = Array.from({ length: random.below(5) }, () => anyJson(random, depth - 1));
   return random.oneIn(3)
     ? members
-    : Object.fromEntries(members.map((member) => [random.pick(names), member]));
+    : Object.fromEntries(members.map((member) => [random.pick(names.split(" ")), member]));
 }
 
 it("whatever JSON comes, the client gives what is one, or its error", async () => {

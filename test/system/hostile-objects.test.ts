@@ -89,21 +89,15 @@ describe("receive", () => {
 
   it.each<[string, unknown]>([
     ["a number", 5],
-    ["NaN", Number.NaN],
-    ["a boolean", true],
     ["a bigint", 5n],
     ["a symbol", Symbol("x")],
     ["a function", () => text()],
     ["an array", [1]],
     ["a Map", new Map([["eventId", "x"]])],
-    ["a Date", new Date()],
-    ["an Error", new Error("x")],
     ["toJSON that throws", { ...notificationOf(), toJSON: fail }],
     ["toJSON that gives nothing", { ...notificationOf(), toJSON: () => undefined }],
     ["a getter that throws", Object.defineProperty({}, "eventId", { get: fail, enumerable: true })],
     ["a circle", circle(1)],
-    ["a wide circle", circle(20_000)],
-    ["a bigint within", { ...notificationOf(), big: 5n }],
     ["a bigint far within", nested(20_000, 5n)],
     ["a toStringTag that lies", { [Symbol.toStringTag]: "ArrayBuffer", length: 10 }],
   ])("answers 400 to a body that is no notification: %s", async (_, body) => {

@@ -102,6 +102,12 @@ describe("createTestEvent", () => {
     createTestEvent("booking.Confirmed", { status: "Declined" });
     // @ts-expect-error the status contradicts the type
     createTestEvent("booking.Confirmed", { booking: { status: "Declined" } });
+    // @ts-expect-error misspelled
+    createTestEvent("booking.Confirmed", { booking: { checkin: "2027-05-01" } });
+    // @ts-expect-error misspelled
+    createTestEvent("listing.Published", { listing: { listingname: "By the sea" } });
+    // @ts-expect-error misspelled
+    createTestEvent("booking.timer.door-code", { booking: { bookingcode: "A1" } });
     // @ts-expect-error bookingCode is a string
     createTestEvent("booking.Confirmed", { booking: { bookingCode: 7 } });
     // @ts-expect-error listingId is a number

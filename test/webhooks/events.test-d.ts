@@ -5,6 +5,7 @@ import {
   type BookingRequestEvent,
   type BookingStatusEvent,
   createWebhookHandler,
+  type EventOf,
   type FieldChanges,
   type ForwardingHandler,
   forwardTo,
@@ -240,18 +241,54 @@ describe("atomically", () => {
 });
 
 describe("changes and previous", () => {
-  /** The named members, which editors complete. */
-  type Named<T> = keyof { [K in keyof T as string extends K ? never : K]: T[K] };
   type Names = "status" | "checkIn" | "checkOut" | "listingId" | "listingName";
 
   test("name the fields that are tracked by default", () => {
-    expectTypeOf<Named<FieldChanges>>().toEqualTypeOf<Names>();
-    expectTypeOf<Named<PreviousRecord>>().toEqualTypeOf<Names>();
+    expectTypeOf<keyof FieldChanges>().toEqualTypeOf<Names>();
+    expectTypeOf<keyof PreviousRecord>().toEqualTypeOf<Names>();
+    createWebhookHandler({
+      client,
+      store,
+      on: {
+        "booking.Confirmed": ({ changes, previous }) => {
+          expectTypeOf(changes.checkIn).toEqualTypeOf<FieldChange | undefined>();
+          // @ts-expect-error misspelled
+          changes.chekIn;
+          // @ts-expect-error misspelled
+          previous?.chekOut;
+        },
+      },
+    });
   });
 
   test("take the fields that `track` chooses", () => {
-    expectTypeOf<FieldChanges["guests"]>().toEqualTypeOf<FieldChange | undefined>();
-    expectTypeOf<PreviousRecord["guests"]>().toEqualTypeOf<TrackedValue | undefined>();
+    expectTypeOf<FieldChanges<"guests">["guests"]>().toEqualTypeOf<FieldChange | undefined>();
+    createWebhookHandler({
+      client: new StayhookClient({ models: { booking: Booking.extend({ guests: z.number() }) } }),
+      store,
+      track: {
+        booking: ({ checkIn, guests }) => ({ checkIn, guests }),
+        listing: ({ listingName }) => ({ title: listingName }),
+      },
+      on: {
+        "booking.Confirmed": ({ changes, previous }) => {
+          expectTypeOf(changes.guests).toEqualTypeOf<FieldChange | undefined>();
+          expectTypeOf(changes.checkOut).toEqualTypeOf<FieldChange | undefined>();
+          expectTypeOf(previous?.guests).toEqualTypeOf<TrackedValue | undefined>();
+          // @ts-expect-error misspelled
+          changes.gusts;
+        },
+        fallback: ({ changes, previous }) => [changes?.title, previous?.guests],
+        "booking.timer.door-code": ({ previous }) => previous?.guests,
+      },
+    });
+    createWebhookHandler({
+      client,
+      store,
+      // @ts-expect-error a snapshot has no objects
+      track: { booking: ({ checkIn }) => ({ checkIn: { day: checkIn } }) },
+      on: {},
+    });
   });
 });
 
@@ -274,7 +311,7 @@ describe("a handler on forwardTo", () => {
 
   test("any other handler has it all", () => {
     expectTypeOf(createWebhookHandler({ client, store, on: {} })).toEqualTypeOf<WebhookHandler>();
-    expectTypeOf(createWebhookHandler({ client, store: database, on: {} })).toEqualTypeOf<WebhookHandler>();
+    expectTypeOf(createWebhookHandler({ client, store: database, on: {} })).toExtend<WebhookHandler>();
     const options = (): WebhookHandlerOptions => ({ client, store, on: {} });
     expectTypeOf(createWebhookHandler(options())).toEqualTypeOf<WebhookHandler>();
     expectTypeOf(
@@ -325,6 +362,71 @@ describe("the exported event types", () => {
     expectTypeOf<WebhookEvent["eventId"]>().not.toBeAny();
     expectTypeOf<BookingEvent["booking"]["checkIn"]>().not.toBeAny();
     expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "unknown"}`>();
+  });
+});
+
+describe("EventOf", () => {
+  const webhooks = createWebhookHandler({
+    client: new StayhookClient({ models: { booking: Booking.extend({ guests: z.number() }) } }),
+    store: sqliteStore("events.db"),
+    track: { booking: ({ guests }) => ({ guests }) },
+    on: {},
+  });
+
+  test("has the models, the tracked fields and the writes of the handler", () => {
+    const confirmed = ({
+      booking,
+      changes,
+      atomically,
+      type,
+    }: EventOf<typeof webhooks, "booking.Confirmed">) => {
+      expectTypeOf(type).toEqualTypeOf<"booking.Confirmed">();
+      expectTypeOf(booking.guests).toEqualTypeOf<number>();
+      expectTypeOf(changes.guests).toEqualTypeOf<FieldChange | undefined>();
+      atomically((tx) => tx.exec("insert"));
+      // @ts-expect-error a write must not return a promise
+      atomically(async (tx) => tx.exec("insert"));
+    };
+    createWebhookHandler({
+      client: new StayhookClient({ models: { booking: Booking.extend({ guests: z.number() }) } }),
+      store: sqliteStore("events.db"),
+      on: { "booking.Confirmed": confirmed },
+    });
+    type Ended = EventOf<typeof webhooks, "booking.Cancelled" | "booking.Declined">;
+    expectTypeOf<Ended["status"]>().toEqualTypeOf<"Cancelled" | "Declined">();
+    type DoorCode = EventOf<typeof webhooks, "booking.timer.door-code">;
+    expectTypeOf<DoorCode["timer"]["at"]>().toEqualTypeOf<Date>();
+    expectTypeOf<DoorCode["booking"]["guests"]>().toEqualTypeOf<number>();
+    expectTypeOf<EventOf<typeof webhooks, "message">["type"]>().toEqualTypeOf<"message">();
+    // @ts-expect-error not a type of event
+    expectTypeOf<EventOf<typeof webhooks, "booking.confirmed">>().toBeNever();
+  });
+
+  test("takes the client and store, so that a handler can have the callback", () => {
+    const settings = {
+      client: new StayhookClient({ models: { booking: Booking.extend({ guests: z.number() }) } }),
+      store: sqliteStore("events.db"),
+      track: { booking: ({ bookingCode }: Booking) => ({ code: bookingCode }) },
+    };
+    const confirmed = (event: EventOf<typeof settings, "booking.Confirmed">) => {
+      expectTypeOf(event.booking.guests).toEqualTypeOf<number>();
+      expectTypeOf(event.changes.code).toEqualTypeOf<FieldChange | undefined>();
+      // @ts-expect-error not tracked
+      event.changes.guests;
+      // @ts-expect-error a write must not return a promise
+      event.atomically(async (tx) => tx.exec("insert"));
+    };
+    const webhooks = createWebhookHandler({ ...settings, on: { "booking.Confirmed": confirmed } });
+    expectTypeOf<EventOf<typeof webhooks, "booking.Declined">>().toEqualTypeOf<
+      EventOf<typeof settings, "booking.Declined">
+    >();
+  });
+
+  test("has no writes without transactions", () => {
+    const plain = createWebhookHandler({ client, store, on: {} });
+    expectTypeOf<EventOf<typeof plain, "booking.Request">>().toEqualTypeOf<BookingRequestEvent>();
+    const forwarding = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
+    expectTypeOf<EventOf<typeof forwarding, "booking.Request">>().toEqualTypeOf<BookingRequestEvent>();
   });
 });
 

@@ -1,22 +1,31 @@
-import { memoryStore, sharedSecret } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { handlerOf, heldCallback, notificationOf } from "./support.ts";
+import { memoryStore } from "stayhook";
+import { describe, expect, test, vi } from "vitest";
+import { alteredStore, failing, late } from "../queue/support.ts";
+import {
+  advance,
+  delivered,
+  endlessCallback,
+  handlerOf,
+  heldCallback,
+  notificationOf,
+  useFakeTime,
+  watch,
+} from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime();
 
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 describe("a notification", () => {
   test("is answered 200 when it is recorded, before anything is fetched", async () => {
-    const { deliver, platform, store } = handlerOf({ autoStart: false });
+    const store = alteredStore(memoryStore(), { add: late(() => sleep(500)) });
+    const { deliver, platform } = handlerOf({ autoStart: false, store });
     const notification = notificationOf({ bookingCode: "A1" });
-    const response = await deliver(notification);
-    expect(response.status).toBe(200);
+    const delivery = watch(deliver(notification));
+    await advance(499);
+    expect(delivery.settled).toBe(false);
+    await advance(1);
+    expect(delivery.result?.status).toBe(200);
     expect(await store.get(notification.eventId)).toMatchObject({
       state: "pending",
       ref: "booking:A1",
@@ -37,37 +46,9 @@ describe("a notification", () => {
     expect((await webhooks.fetch(request)).status).toBe(500);
   });
 
-  test("is not answered before the store has it", async () => {
-    const memory = memoryStore();
-    let added = false;
-    const slow = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "add") {
-          return async (event: never) => {
-            await new Promise((resolve) => setTimeout(resolve, 500));
-            added = true;
-            return target.add(event);
-          };
-        }
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
-    });
-    const { deliver } = handlerOf({ store: slow });
-    let answered = false;
-    const delivery = deliver(notificationOf()).then((response) => {
-      answered = true;
-      return response;
-    });
-    await advance(499);
-    expect([added, answered]).toEqual([false, false]);
-    await advance(1);
-    expect((await delivery).status).toBe(200);
-  });
-
-  test("runs one callback for 200 deliveries at once, in mixed case", async () => {
+  test("runs one callback for 200 deliveries at once, in mixed case, and none when it comes again", async () => {
     const callback = vi.fn();
-    const { deliver, platform } = handlerOf({ on: { "booking.Confirmed": callback } });
+    const { deliver, platform, kinds } = handlerOf({ on: { "booking.Confirmed": callback } });
     platform.booking("A1", "Confirmed");
     const notification = notificationOf({ bookingCode: "A1" });
     const mixed = (n: number) =>
@@ -75,285 +56,185 @@ describe("a notification", () => {
     const answers = await Promise.all(
       Array.from({ length: 200 }, (_, n) => deliver({ ...notification, eventId: mixed(n) })),
     );
+    await advance(60_000);
+    answers.push(await deliver(notification));
+    await advance(60_000);
     expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-    await advance(60_000);
-    expect(callback).toHaveBeenCalledTimes(1);
-    expect(callback.mock.calls[0]?.[0].eventId).toBe(notification.eventId);
-  });
-
-  test("does nothing if it arrives again after it was handled", async () => {
-    const callback = vi.fn();
-    const { deliver, platform, kinds } = handlerOf({ on: { fallback: callback } });
-    platform.booking("A1", "Confirmed");
-    const notification = notificationOf({ bookingCode: "A1" });
-    await deliver(notification);
-    await advance();
-    expect((await deliver(notification)).status).toBe(200);
-    await advance(60_000);
-    expect(callback).toHaveBeenCalledTimes(1);
-    expect(kinds()).toEqual(["received", "done", "duplicate"]);
+    expect(callback.mock.calls.map(([{ eventId }]) => eventId)).toEqual([notification.eventId]);
+    expect(kinds().at(-1)).toBe("duplicate");
   });
 
   test("is event.notification with all its fields, and event.topic is the endpoint's", async () => {
     const callback = vi.fn();
     const { deliver } = handlerOf({ on: { unknown: callback } });
     const text = `{"eventId":"${notificationOf().eventId}","timestamp":"2026-05-01 14:00+0200","message":"a\\u0000b\\ud800","nested":{"__proto__":{"x":1}}}`;
-    await deliver(text, { topic: "reviews" });
+    await deliver(text, { topic: "bookings" });
     await advance();
     const event = callback.mock.calls[0]?.[0];
-    expect(event).toMatchObject({ type: "unknown", topic: "reviews", attempt: 1, source: "webhook" });
+    expect(event).toMatchObject({ type: "unknown", topic: "bookings", attempt: 1, source: "webhook" });
     expect(event.timestamp).toEqual(new Date("2026-05-01T12:00:00Z"));
     expect(event.notification.message).toBe("a\u0000b\ud800");
     expect(JSON.stringify(event.notification)).toBe(JSON.stringify(JSON.parse(text)));
   });
 
-  test("is refused by verify before it is read", async () => {
-    const { webhooks, store, kinds } = handlerOf({
-      verify: sharedSecret({ query: "key", secret: "s3cret" }),
-    });
-    const post = (key: string) =>
-      webhooks.fetch(
-        new Request(`https://subscriber.example/hooks?key=${key}`, {
-          method: "POST",
-          body: JSON.stringify(notificationOf()),
-        }),
-      );
-    expect((await post("wrong")).status).toBe(401);
-    expect((await post("s3cret")).status).toBe(200);
-    expect(kinds().slice(0, 2)).toEqual(["refused", "received"]);
-    expect(Object.values(await store.counts()).reduce((a, b) => a + b)).toBe(1);
+  test("with an unknown topic is recorded without it, and a line says so", async () => {
+    const { deliver, store, logger } = handlerOf({ autoStart: false });
+    const notification = notificationOf({ bookingCode: "A1" });
+    expect((await deliver(notification, { topic: "booking" })).status).toBe(200);
+    expect((await store.get(notification.eventId))?.topic).toBeNull();
+    expect(logger.lines).toEqual([
+      "stayhook: the topic of an endpoint must be one of bookings, listings, messages. The handler ignores it",
+    ]);
   });
 
   test("is answered 503 if it cannot be recorded, and is accepted when it is sent again", async () => {
-    const memory = memoryStore();
-    let failing = true;
-    const store = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "add" && failing) return () => Promise.reject(new Error("disk full of secrets"));
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
+    let isFull = true;
+    const { deliver } = handlerOf({
+      store: alteredStore(memoryStore(), { add: failing(() => isFull, "disk full of secrets") }),
     });
-    const { deliver } = handlerOf({ store });
     const notification = notificationOf();
     const refused = await deliver(notification);
     expect(refused.status).toBe(503);
     expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
     expect(await refused.text()).not.toMatch(/disk/);
-    failing = false;
+    isFull = false;
     expect((await deliver(notification)).status).toBe(200);
   });
 });
 
 describe("processing begins", () => {
-  test("by itself at the first request", async () => {
-    const { deliver, platform, webhooks } = handlerOf();
+  test.each([
+    { store: "that notifies", alter: {} },
+    { store: "without notifications", alter: { subscribe: () => undefined } },
+  ])("by itself at the first request, at once on a store $store", async ({ alter }) => {
+    const { deliver, platform, webhooks } = handlerOf({ store: alteredStore(memoryStore(), alter) });
     expect((await webhooks.health()).state).toBe("idle");
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
-    expect(platform.reads).toEqual(["A1"]);
+    for (const bookingCode of ["A1", "A2"]) {
+      await deliver(notificationOf({ bookingCode }));
+      await advance();
+    }
+    expect(platform.reads).toEqual(["A1", "A2"]);
     expect((await webhooks.health()).state).toBe("running");
   });
 
-  test("with start(), which handles the events of an earlier process", async () => {
-    const store = memoryStore();
-    const before = handlerOf({ store, autoStart: false });
-    await before.deliver(notificationOf({ bookingCode: "A1" }));
-    const { webhooks, platform } = handlerOf({ store });
-    webhooks.start();
-    await advance();
-    expect(platform.reads).toEqual(["A1"]);
-  });
-
-  test("at once, even on a store without notifications", async () => {
-    const memory = memoryStore();
-    const store = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "subscribe") return undefined;
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
-    });
-    const { deliver, platform } = handlerOf({ store });
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
-    await deliver(notificationOf({ bookingCode: "A2" }));
-    await advance();
-    expect(platform.reads).toEqual(["A1", "A2"]);
-  });
-
-  test("with start() only, if autoStart is false", async () => {
-    const { deliver, platform, webhooks } = handlerOf({ autoStart: false });
-    await deliver(notificationOf({ bookingCode: "A1" }));
+  test("with start() only, if autoStart is false, which handles the events of an earlier process", async () => {
+    const { store, platform } = await delivered({ bookingCode: "A1" }, { autoStart: false });
     await advance(60_000);
     expect(platform.reads).toEqual([]);
-    webhooks.start();
+    const later = handlerOf({ store });
+    later.webhooks.start();
     await advance();
-    expect(platform.reads).toEqual(["A1"]);
+    expect(later.platform.reads).toEqual(["A1"]);
   });
 });
 
 describe("close", () => {
   test("records notifications as before, lets callbacks finish, and leaves the store open", async () => {
     const { callback, release } = heldCallback();
-    const { deliver, webhooks, store } = handlerOf({ on: { fallback: callback } });
-    const notification = notificationOf();
-    await deliver(notification);
-    await advance();
-    let closed = false;
-    webhooks.close().then(() => {
-      closed = true;
-    });
+    const { deliver, webhooks, store, event } = await delivered({}, { on: { fallback: callback } });
+    const closing = watch(webhooks.close());
     const later = notificationOf();
     expect((await deliver(later)).status).toBe(200);
     await advance(9000);
-    expect(closed).toBe(false);
+    expect(closing.settled).toBe(false);
     release();
     await advance();
-    expect(closed).toBe(true);
-    expect((await store.get(notification.eventId))?.state).toBe("done");
+    expect(closing.settled).toBe(true);
+    expect((await event())?.state).toBe("done");
     expect((await deliver(notificationOf())).status).toBe(200);
     await advance(60_000);
     expect((await store.get(later.eventId))?.state).toBe("pending");
   });
 
-  test("waits for the requests that are in flight", async () => {
-    const memory = memoryStore();
-    const add = vi.spyOn(memory, "add");
-    add.mockImplementationOnce(async () => {
-      await new Promise((resolve) => setTimeout(resolve, 3000));
-      return "added";
-    });
-    const { deliver, webhooks } = handlerOf({ store: memory });
-    const delivery = deliver(notificationOf());
-    await advance();
-    let closed = false;
-    void webhooks.close().then(() => {
-      closed = true;
-    });
-    await advance(2999);
-    expect(closed).toBe(false);
-    await advance(1);
-    expect((await delivery).status).toBe(200);
-    expect(closed).toBe(true);
-  });
-
-  test("waits no longer than its timeout for a request", async () => {
-    const store = memoryStore();
-    vi.spyOn(store, "add").mockReturnValueOnce(new Promise(() => {}));
+  test.each([
+    {
+      what: "waits for the requests that are in flight",
+      add: 3000,
+      timeout: 10_000,
+      closed: 3000,
+      status: 200,
+    },
+    {
+      what: "waits no longer than its timeout for them",
+      add: 20_000,
+      timeout: 2000,
+      closed: 2000,
+      status: 503,
+    },
+  ])("$what", async ({ add, timeout, closed, status }) => {
+    const store = alteredStore(memoryStore(), { add: late(() => sleep(add)) });
     const { deliver, webhooks } = handlerOf({ store });
-    const delivery = deliver(notificationOf());
+    const delivery = watch(deliver(notificationOf()));
     await advance();
-    let closed = false;
-    void webhooks.close({ timeout: "2s" }).then(() => {
-      closed = true;
-    });
-    await advance(1999);
-    expect(closed).toBe(false);
+    const closing = watch(webhooks.close({ timeout }));
+    await advance(closed - 1);
+    expect(closing.settled).toBe(false);
     await advance(1);
-    expect(closed).toBe(true);
+    expect(closing.settled).toBe(true);
     await advance(10_000);
-    expect((await delivery).status).toBe(503);
-  });
-
-  test("is called at the end of `await using`", async () => {
-    const { webhooks } = handlerOf();
-    await webhooks[Symbol.asyncDispose]();
-    expect((await webhooks.health()).state).toBe("stopped");
+    expect(delivery.result?.status).toBe(status);
   });
 
   test("aborts the signal after its timeout, and gives the event back", async () => {
-    let signal: AbortSignal | undefined;
-    const { deliver, webhooks, store } = handlerOf({
-      on: {
-        unknown: (event) => {
-          signal = event.signal;
-          return new Promise(() => {});
-        },
-      },
-    });
-    const notification = notificationOf();
-    await deliver(notification);
-    await advance();
-    const closing = webhooks.close({ timeout: 500 });
+    const { callback, aborted } = endlessCallback();
+    const { webhooks, event } = await delivered({}, { on: { unknown: callback } });
+    const closing = webhooks.close({ timeout: "500ms" });
     await advance(500);
-    expect(signal?.aborted).toBe(true);
+    expect(aborted()).toEqual([true]);
     await advance(3000);
     await closing;
-    expect(await store.get(notification.eventId)).toMatchObject({ state: "pending", attempts: 0 });
+    expect(await event()).toMatchObject({ state: "pending", attempts: 0 });
+  });
+
+  test("is called at the end of `await using`, and starts nothing, so the store may be closed", async () => {
+    const { deliver, webhooks, store, logger } = await delivered();
+    await webhooks[Symbol.asyncDispose]();
+    expect((await webhooks.health()).state).toBe("stopped");
+    await store.close();
+    webhooks.start();
+    expect(await webhooks.drain()).toEqual({ done: 0, failed: 0 });
+    expect((await deliver(notificationOf())).status).toBe(503);
+    await advance(60_000);
+    // The one line is about the request. It says what to do.
+    expect(logger.lines.filter((line) => /store/.test(line))).toEqual([
+      expect.stringMatching(/The event store is closed\. Close the server/),
+    ]);
   });
 });
 
-test("after close, the handler starts nothing, so the store may be closed", async () => {
-  const { deliver, webhooks, store, logger } = handlerOf();
-  await deliver(notificationOf());
-  await advance();
-  await webhooks.close();
-  await store.close();
-  webhooks.start();
-  expect(await webhooks.drain()).toEqual({ done: 0, failed: 0 });
-  expect((await deliver(notificationOf())).status).toBe(503);
-  await advance(60_000);
-  // The one line is about the request. It says what to do.
-  expect(logger.lines.filter((line) => /store/.test(line))).toEqual([
-    expect.stringMatching(/The event store is closed\. Close the server/),
-  ]);
-});
-
 describe("an error that the user's own functions throw", () => {
-  const thrown = [undefined, null, "text", new Error("an error"), Object.create(null), Symbol("s")];
+  const throws = (value: unknown) => () => {
+    throw value;
+  };
 
   test("in a callback leads to another attempt, never to an unhandled rejection", async () => {
     const unhandled = vi.fn();
     process.on("unhandledRejection", unhandled);
-    for (const value of thrown) {
-      for (const callback of [
-        () => {
-          throw value;
-        },
-        () => Promise.reject(value),
-      ]) {
-        const { deliver, store } = handlerOf({ on: { unknown: callback }, maxAttempts: 1 });
-        const notification = notificationOf();
-        await deliver(notification);
-        await advance();
-        expect(await store.get(notification.eventId)).toMatchObject({ state: "parked", reason: "callback" });
+    for (const value of [undefined, null, "text", new Error("an error"), Object.create(null), Symbol("s")]) {
+      for (const unknown of [throws(value), () => Promise.reject(value)]) {
+        const { event } = await delivered({}, { on: { unknown }, maxAttempts: 1 });
+        expect(await event()).toMatchObject({ state: "parked", reason: "callback" });
       }
     }
     vi.useRealTimers();
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await sleep(5);
     process.off("unhandledRejection", unhandled);
     expect(unhandled).not.toHaveBeenCalled();
   });
 
   test("in backoff leaves the event its next attempt", async () => {
-    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
-    const { deliver } = handlerOf({
-      on: { unknown: callback },
-      backoff: () => {
-        throw new Error("in backoff");
-      },
-    });
-    await deliver(notificationOf());
+    const unknown = vi.fn().mockRejectedValueOnce(new Error("no"));
+    await delivered({}, { on: { unknown }, backoff: throws(new Error("in backoff")) });
     await advance(5100);
-    expect(callback).toHaveBeenCalledTimes(2);
+    expect(unknown).toHaveBeenCalledTimes(2);
   });
 
-  test("in observe or logger changes nothing", async () => {
-    const callback = vi.fn();
-    const throwing = () => {
-      throw new Error("in the logger");
-    };
-    const { deliver } = handlerOf({
-      on: { unknown: callback },
-      observe: (event) => {
-        if (event.kind === "received") throw new Error("in observe");
-        return Promise.reject(new Error("in observe, later"));
-      },
-      logger: { debug: throwing, info: throwing, warn: throwing, error: throwing },
-    });
-    expect((await deliver(notificationOf())).status).toBe(200);
-    await advance();
-    expect(callback).toHaveBeenCalledTimes(1);
+  test("in logger, while observe throws, changes nothing", async () => {
+    const unknown = vi.fn();
+    const log = throws(new Error("in the logger"));
+    const logger = { debug: log, info: log, warn: log, error: log };
+    const { response } = await delivered({}, { on: { unknown }, observe: log, logger });
+    expect(response.status).toBe(200);
+    expect(unknown).toHaveBeenCalledTimes(1);
   });
 });

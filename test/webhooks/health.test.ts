@@ -1,18 +1,10 @@
 import { forwardTo, memoryStore } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { handlerOf, notificationOf } from "./support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { advance, HOUR, handlerOf, notificationOf, useFakeTime } from "./support.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
-const HOUR = 3_600_000;
 
-beforeEach(() => {
-  vi.useFakeTimers({ now: NOW });
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+useFakeTime(NOW);
 
 describe("health", () => {
   test("has the counts, the age of the oldest event in ms, and the time of the last notification", async () => {

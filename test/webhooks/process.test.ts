@@ -10,17 +10,18 @@ import {
   type WebhookHandler,
 } from "stayhook";
 import type { NewEvent } from "stayhook/store";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
+import { describe, expect, test, vi } from "vitest";
+import {
+  advance,
+  clientOf,
+  handlerOf,
+  notificationOf,
+  platformOf,
+  recordingLogger,
+  useFakeTime,
+} from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+useFakeTime();
 
 /** Makes a handler that forwards its notifications to an array, which stands for a queue. */
 function forwarding(options: { send?: (event: NewEvent) => unknown } & Record<string, unknown> = {}) {
@@ -102,6 +103,14 @@ describe("forwardTo", () => {
 });
 
 describe("process", () => {
+  test("warns once of a status that is unknown", async () => {
+    const logger = recordingLogger();
+    const { webhooks, platform } = forwarding({ on: {}, logger, verify: false });
+    platform.booking("A1", "Pending");
+    for (const _ of [1, 2]) await webhooks.process(notificationOf({ bookingCode: "A1" }));
+    expect(logger.lines).toEqual([expect.stringContaining("the status `Pending`")]);
+  });
+
   test("takes the event that forwardTo sent, JSON text, or a notification", async () => {
     const seen: WebhookEvent[] = [];
     const { webhooks, platform, sent, deliver } = forwarding({

@@ -1,206 +1,128 @@
 import { memoryStore } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { handlerOf, heldCallback, notificationOf } from "./support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { alteredStore, failing, late } from "../queue/support.ts";
+import {
+  advance,
+  delivered,
+  handlerOf,
+  heldCallback,
+  notificationOf,
+  useFakeTime,
+  watch,
+} from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime();
 
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+const brokenStore = () => alteredStore(memoryStore(), { claim: failing(() => true, "no connection") });
+const other = { eventId: "other", ref: null, source: "webhook", topic: null, notification: "{}" } as const;
 
-describe("on serverless", () => {
-  test("waitUntil gets the work, and no loop starts", async () => {
-    const { callback, release } = heldCallback();
-    const { deliver, platform, webhooks, store } = handlerOf({ on: { fallback: callback } });
-    platform.booking("A1", "Confirmed");
+describe("waitUntil", () => {
+  /** Delivers a notification, and returns the work that outlives the answer. */
+  async function deliverWith(
+    deliver: ReturnType<typeof handlerOf>["deliver"],
+    body: unknown = notificationOf(),
+  ) {
     const waited: Promise<unknown>[] = [];
-    const response = await deliver(notificationOf({ bookingCode: "A1" }), {
-      waitUntil: (promise) => void waited.push(promise),
-    });
-    expect(response.status).toBe(200);
-    await advance();
-    expect(callback).toHaveBeenCalledTimes(1);
-    let settled = false;
-    Promise.all(waited).then(() => {
-      settled = true;
-    });
+    const { status } = await deliver(body, { waitUntil: (promise) => void waited.push(promise) });
+    expect(status).toBe(200);
+    return Promise.all(waited);
+  }
+
+  test("gets the work, and no loop starts", async () => {
+    const { callback, release } = heldCallback();
+    const { deliver, webhooks, store } = handlerOf({ on: { fallback: callback } });
+    const work = watch(deliverWith(deliver));
     await advance(1000);
-    expect(settled).toBe(false);
+    expect([callback.mock.calls.length, work.settled]).toEqual([1, false]);
     release();
     await advance();
-    expect(settled).toBe(true);
+    expect(work.settled).toBe(true);
     expect((await webhooks.health()).state).toBe("idle");
-    await store.add({ ...notificationOf(), ref: null, source: "webhook", topic: null, notification: "{}" });
+    await store.add({ ...other, timestamp: new Date().toISOString() });
     await advance(60_000);
     expect(callback).toHaveBeenCalledTimes(1);
   });
 
-  test("waitUntil gets the other due events too, and a duplicate causes it", async () => {
-    const store = memoryStore();
-    const earlier = handlerOf({ store, autoStart: false });
-    const left = notificationOf({ bookingCode: "LEFT" });
-    await earlier.deliver(left);
+  test("gets the other due events too, and a duplicate causes it", async () => {
+    const { store, notification } = await delivered({ bookingCode: "LEFT" }, { autoStart: false });
     const { deliver, platform } = handlerOf({ store });
-    const waited: Promise<unknown>[] = [];
-    await deliver(left, { waitUntil: (promise) => void waited.push(promise) });
-    await Promise.all(waited);
+    await deliverWith(deliver, notification);
     expect(platform.reads).toEqual(["LEFT"]);
   });
 
-  test("waitUntil does not read again with each notification while the platform is out of reach", async () => {
+  test("does not read again with each notification while the platform is out of reach", async () => {
     const { deliver, platform } = handlerOf();
     platform.answer("*", { status: 401 });
-    for (let n = 0; n < 20; n += 1) {
-      const waited: Promise<unknown>[] = [];
-      await deliver(notificationOf({ bookingCode: `B${n}` }), {
-        waitUntil: (promise) => void waited.push(promise),
-      });
-      await Promise.all(waited);
-    }
+    for (let n = 0; n < 20; n += 1) await deliverWith(deliver, notificationOf({ bookingCode: `B${n}` }));
     expect(platform.reads).toEqual(["B0"]);
   });
 
-  test("waitUntil never gets a promise that rejects", async () => {
-    const memory = memoryStore();
-    const store = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "claim") return () => Promise.reject(new Error("no connection"));
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
-    });
-    const { deliver, logger } = handlerOf({ store });
-    const waited: Promise<unknown>[] = [];
-    await deliver(notificationOf(), { waitUntil: (promise) => void waited.push(promise) });
-    await Promise.all(waited);
+  test("never gets a promise that rejects", async () => {
+    const { deliver, logger } = handlerOf({ store: brokenStore() });
+    await deliverWith(deliver);
     expect(logger.lines.join()).toMatch(/no connection/);
   });
+});
 
-  test("inline answers when its own event has ended, and handles no other", async () => {
+describe("inline", () => {
+  const inline = { processing: "inline" } as const;
+
+  test("answers when its own event has ended, and handles no other", async () => {
     const { callback, release } = heldCallback();
-    const { deliver, platform, webhooks, store } = handlerOf({
-      processing: "inline",
-      on: { fallback: callback },
-    });
-    await store.add({
-      eventId: "other",
-      ref: null,
-      source: "webhook",
-      topic: null,
-      timestamp: "2026-01-01T00:00:00Z",
-      notification: "{}",
-    });
-    platform.booking("A1", "Confirmed");
-    let response: Response | undefined;
-    deliver(notificationOf({ bookingCode: "A1" })).then((r) => {
-      response = r;
-    });
+    const { deliver, webhooks, store } = handlerOf({ ...inline, on: { fallback: callback } });
+    await store.add({ ...other, timestamp: "2026-01-01T00:00:00Z" });
+    const delivery = watch(deliver(notificationOf()));
     await advance(5000);
-    expect(callback).toHaveBeenCalledTimes(1);
-    expect(response).toBeUndefined();
+    expect([callback.mock.calls.length, delivery.settled]).toEqual([1, false]);
     release();
     await advance();
-    expect(response?.status).toBe(200);
+    expect(delivery.result?.status).toBe(200);
     expect((await store.get("other"))?.state).toBe("pending");
     expect((await webhooks.health()).state).toBe("idle");
   });
 
-  test("inline answers 200 within replyWithin while the callback goes on", async () => {
-    const { callback, release } = heldCallback();
-    const { deliver, store } = handlerOf({ processing: "inline", on: { fallback: callback } });
-    let response: Response | undefined;
-    const notification = notificationOf();
-    deliver(notification).then((r) => {
-      response = r;
-    });
-    await advance(24_900);
-    expect(response).toBeUndefined();
-    await advance(100);
-    expect(response?.status).toBe(200);
-    release();
-    await advance();
-    expect((await store.get(notification.eventId))?.state).toBe("done");
-  });
+  test.each([0, 9_000])(
+    "answers 200 within replyWithin of the arrival if recording takes %i ms",
+    async (ms) => {
+      const { callback, release } = heldCallback();
+      const store = alteredStore(memoryStore(), { add: late(() => (ms > 0 ? sleep(ms) : undefined)) });
+      const { deliver } = handlerOf({ ...inline, store, on: { fallback: callback } });
+      const notification = notificationOf();
+      const delivery = watch(deliver(notification));
+      await advance(24_900);
+      expect(delivery.settled).toBe(false);
+      await advance(100);
+      expect(delivery.result?.status).toBe(200);
+      release();
+      await advance();
+      expect((await store.get(notification.eventId))?.state).toBe("done");
+    },
+  );
 
-  test("inline counts replyWithin from the arrival, with the recording", async () => {
-    const memory = memoryStore();
-    const store = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        const value = target[property];
-        if (property !== "add")
-          return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-        return async (event: never) => {
-          await new Promise((resolve) => setTimeout(resolve, 9_000));
-          return target.add(event);
-        };
-      },
-    });
-    const { deliver } = handlerOf({
-      store,
-      processing: "inline",
-      on: { fallback: () => new Promise(() => {}) },
-    });
-    let status: number | undefined;
-    deliver(notificationOf()).then((response) => {
-      status = response.status;
-    });
-    await advance(24_900);
-    expect(status).toBeUndefined();
-    await advance(100);
-    expect(status).toBe(200);
-  });
-
-  test("inline answers 200 if its callback fails, because the event is recorded", async () => {
-    const { deliver, store } = handlerOf({
-      processing: "inline",
-      on: {
-        unknown: () => {
-          throw new Error("no");
-        },
-      },
-    });
+  test("answers 200 if its callback fails, and handles the event again when a duplicate finds it due", async () => {
+    const unknown = vi.fn().mockRejectedValueOnce(new Error("no"));
+    const { deliver, store } = handlerOf({ ...inline, on: { unknown }, backoff: () => 1000 });
     const notification = notificationOf();
-    expect((await deliver(notification)).status).toBe(200);
-    expect(await store.get(notification.eventId)).toMatchObject({
-      state: "retrying",
-      history: [{ error: "Error: no" }],
-    });
-  });
-
-  test("inline handles a due event again when its duplicate arrives", async () => {
-    const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
-    const { deliver } = handlerOf({ processing: "inline", on: { unknown: callback }, backoff: () => 1000 });
-    const notification = notificationOf();
-    await deliver(notification);
-    await deliver(notification);
-    expect(callback).toHaveBeenCalledTimes(1);
+    for (const _ of [1, 2]) expect((await deliver(notification)).status).toBe(200);
+    const history = [{ error: "Error: no" }];
+    expect(await store.get(notification.eventId)).toMatchObject({ state: "retrying", history });
+    expect(unknown).toHaveBeenCalledTimes(1);
     await advance(1000);
     await deliver(notification);
-    expect(callback).toHaveBeenCalledTimes(2);
+    expect(unknown).toHaveBeenCalledTimes(2);
   });
 
-  test("inline answers 200 if the store cannot claim", async () => {
-    const memory = memoryStore();
-    const store = new Proxy(memory, {
-      get: (target, property: keyof typeof memory) => {
-        if (property === "claim") return () => Promise.reject(new Error("no connection"));
-        const value = target[property];
-        return typeof value === "function" ? (value as () => unknown).bind(target) : value;
-      },
-    });
-    const { deliver } = handlerOf({ store, processing: "inline" });
+  test("answers 200 if the store cannot claim", async () => {
+    const { deliver } = handlerOf({ ...inline, store: brokenStore() });
     expect((await deliver(notificationOf())).status).toBe(200);
   });
+});
 
-  test("drain handles the due events", async () => {
-    const callback = vi.fn();
-    const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown: callback } });
-    await deliver(notificationOf());
-    await deliver(notificationOf());
-    expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
-    expect(callback).toHaveBeenCalledTimes(2);
-  });
+test("drain handles the due events", async () => {
+  const unknown = vi.fn();
+  const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown } });
+  for (const _ of [1, 2]) await deliver(notificationOf());
+  expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
+  expect(unknown).toHaveBeenCalledTimes(2);
 });

@@ -2,7 +2,21 @@ import { randomUUID } from "node:crypto";
 import type { Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
-import { vi } from "vitest";
+import { afterEach, beforeEach, vi } from "vitest";
+
+/** Gives each test of a file a clock that only `advance` moves. */
+export function useFakeTime(now?: Date): void {
+  beforeEach(() => {
+    vi.useFakeTimers(now && { now });
+  });
+  afterEach(() => {
+    vi.useRealTimers();
+    vi.restoreAllMocks();
+  });
+}
+export const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+export const MINUTE = 60_000;
+export const HOUR = 60 * MINUTE;
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
 /** `"none"`: the answer never comes. */
@@ -51,13 +65,16 @@ export function clientOf(platform: { fetch: (url: string, init: RequestInit) => 
 }
 
 /** Makes a handler with a platform in memory, and keeps its log. */
-export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: EventStore } = {}) {
+export function handlerOf({
+  clientOf: makeClient = clientOf,
+  ...options
+}: Partial<WebhookHandlerOptions> & { store?: EventStore; clientOf?: typeof clientOf } = {}) {
   const platform = platformOf();
   const observed: Observation[] = [];
   const logger = recordingLogger();
   const store = options.store ?? memoryStore();
   const webhooks = createWebhookHandler({
-    client: clientOf(platform),
+    client: makeClient(platform),
     on: {},
     verify: false,
     observe: (event) => observed.push(event),
@@ -82,6 +99,33 @@ export function handlerOf(options: Partial<WebhookHandlerOptions> & { store?: Ev
     deliver,
     kinds: () => observed.map(({ kind }) => kind).filter((kind) => kind !== "started"),
   };
+}
+
+/** Makes a handler that has received one notification, and handles it. */
+export async function delivered(fields: Fields = {}, options: Parameters<typeof handlerOf>[0] = {}) {
+  const handler = handlerOf(options);
+  if (fields.bookingCode) handler.platform.booking(fields.bookingCode, "Confirmed");
+  const notification = notificationOf(fields);
+  const response = await handler.deliver(notification);
+  await advance();
+  return { ...handler, notification, response, event: () => handler.store.get(notification.eventId) };
+}
+
+/** Shows whether a promise has resolved, and to what. */
+export function watch<T>(promise: Promise<T>) {
+  const seen: { settled: boolean; result?: T } = { settled: false };
+  promise.then((result) => Object.assign(seen, { settled: true, result }));
+  return seen;
+}
+
+/** Makes a callback that never ends, and keeps its signals. */
+export function endlessCallback() {
+  const signals: AbortSignal[] = [];
+  const callback = (event: { signal: AbortSignal }) => {
+    signals.push(event.signal);
+    return new Promise<void>(() => {});
+  };
+  return { callback, signals, aborted: () => signals.map(({ aborted }) => aborted) };
 }
 
 interface Fields {

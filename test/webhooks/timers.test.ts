@@ -395,6 +395,25 @@ describe("a change that nobody notified comes before a timer", () => {
     expect(fired).toHaveLength(2);
   });
 
+  test("one that was cleared and set to the same time again waits for a recheck of its own", async () => {
+    const fail = vi.fn(() => {
+      throw new Error("no");
+    });
+    const { deliver, fired, platform, webhooks } = withTimers(
+      ({ timers }) => timers.set("door-code", at(2)),
+      { ...retried, on: { "booking.Declined": fail } },
+    );
+    await deliver();
+    platform.booking("A1", "Declined");
+    await advance(2 * HOUR + MINUTE / 2);
+    expect(fail).toHaveBeenCalledTimes(1);
+    await webhooks.timers("booking:A1").clear();
+    await webhooks.timers("booking:A1").set("door-code", at(2));
+    await advance(HOUR);
+    expect(fail).toHaveBeenCalledTimes(4);
+    expect(fired).toHaveLength(1);
+  });
+
   test("the change's event has the time of the change, not that of an earlier notification", async () => {
     const seen: object[] = [];
     const { deliver, platform } = withTimers(({ timers }) => timers.set("door-code", at(2)), {

@@ -1,12 +1,10 @@
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { StayhookClient } from "../../../src/index.ts";
 import { createSandbox, type Sandbox } from "../../../src/testing/index.ts";
-import { type Example, PATIENCE } from "./example.ts";
+import type { Between } from "./between.ts";
+import type { Example } from "./example.ts";
 
 /** Starts a platform that delivers everything twice, and closes it after the test. */
 export async function platform(): Promise<Sandbox> {
@@ -16,54 +14,19 @@ export async function platform(): Promise<Sandbox> {
   return sandbox;
 }
 
-/** Starts a proxy to the platform's API that can be blocked. While blocked, requests get no answer. */
-export async function slowWayTo(sandbox: Sandbox) {
-  let open: Promise<void> = Promise.resolve();
-  let waiting = 0;
-  const server = createServer(async (request, response) => {
-    waiting++;
-    await open;
-    waiting--;
-    const { url = "", headers } = request;
-    const answer = await fetch(sandbox.url + url, { headers: { authorization: `${headers.authorization}` } });
-    response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
-  });
-  onTestFinished(() => server.closeAllConnections());
-  onTestFinished(() => void server.close());
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-    /** Returns how many requests are blocked. */
-    waiting: () => waiting,
-    /** @returns a function that unblocks the requests */
-    block(): () => void {
-      let release = (): void => {};
-      open = new Promise((resolve) => {
-        release = resolve;
-      });
-      return release;
-    },
-  };
-}
-
 /**
  * Sends SIGTERM while the example reads a booking. Checks that the example finishes the booking and then exits.
  *
- * @param way - the proxy that the example uses as the platform's API
+ * @param proxy - stands between the example and the platform's API
  */
-export async function expectCleanExit(
-  sandbox: Sandbox,
-  example: Example,
-  way: Awaited<ReturnType<typeof slowWayTo>>,
-): Promise<void> {
-  const release = way.block();
+export async function expectCleanExit(sandbox: Sandbox, example: Example, proxy: Between): Promise<void> {
+  proxy.hold(/\/bookings\//);
   const { bookingCode } = await sandbox.bookings.instantBook();
-  await vi.waitFor(() => expect(way.waiting()).toBe(1), { timeout: PATIENCE });
+  await proxy.held(1);
   const stopped = example.stop();
   // An example that does not wait for the booking would exit within this time.
   await Promise.race([stopped, sleep(200)]);
-  release();
+  proxy.release();
   expect(await stopped).toEqual([0, null]);
   expectLines(example, [["block", bookingCode]]);
 }
@@ -135,4 +98,9 @@ export async function expectRefusals({ url, hooks }: Pick<Example, "url" | "hook
 
 export function post(url: string, body: string): Promise<Response> {
   return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+}
+
+/** Makes a notification about a booking. */
+export function notificationOf({ bookingCode }: { readonly bookingCode: string }, timestamp = new Date()) {
+  return { eventId: randomUUID(), timestamp: timestamp.toISOString(), bookingCode, listingId: null };
 }

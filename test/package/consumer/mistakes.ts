@@ -79,9 +79,9 @@ client.webhookConfig.ensure({ endpoints: { booking: "https://you.example" } });
 // error: 'signl' does not exist in type 'RequestOptions'
 client.listings.list({ signl: AbortSignal.timeout(5) });
 
-// error: Property 'start' does not exist on type 'ForwardingHandler'
+// error: Property 'start' does not exist on type 'ForwardingHandler<
 forwarding.start();
-// error: Property 'drain' does not exist on type 'ForwardingHandler'
+// error: Property 'drain' does not exist on type 'ForwardingHandler<
 forwarding.drain();
-// error: Property 'health' does not exist on type 'ForwardingHandler'
+// error: Property 'health' does not exist on type 'ForwardingHandler<
 forwarding.health();

@@ -1,4 +1,4 @@
-// Uses every subpath as a Node server does, with Node types and without web types.
+// Uses the subpaths as a Node server does, with Node types and without web types.
 import { createServer } from "node:http";
 import {
   createWebhookHandler,
@@ -9,33 +9,17 @@ import {
   stay,
   type Telemetry,
 } from "stayhook";
-import { type ConsoleOptions, createConsole, type WebhookConsole } from "stayhook/console";
-import { type AdapterOptions, type NodeHandler, toNodeHandler, type Webhooks } from "stayhook/node";
-import { type TelemetryOptions, telemetry } from "stayhook/otel";
-import { type SqliteStoreOptions, type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
+import { createConsole } from "stayhook/console";
+import { toNodeHandler } from "stayhook/node";
+import { telemetry } from "stayhook/otel";
+import { type SqliteTransaction, sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
-import { type StoreContractCase, type StoreContractOptions, storeContract } from "stayhook/store/contract";
-import {
-  createSandbox,
-  type Sandbox,
-  type SandboxBooking,
-  type SandboxBookingFields,
-  type SandboxBookings,
-  type SandboxDelivery,
-  type SandboxDeliveryOptions,
-  type SandboxListing,
-  type SandboxListingFields,
-  type SandboxListings,
-  type SandboxOptions,
-  type SandboxRequest,
-  type SandboxWebhookConfig,
-} from "stayhook/testing";
-
-const delivery: SandboxDeliveryOptions = { duplicates: 1, shuffle: true, delay: [0, 10], retry: undefined };
-const sandboxOptions: SandboxOptions = { seed: 7, accessToken: undefined, delivery };
+import { storeContract } from "stayhook/store/contract";
+import { createSandbox } from "stayhook/testing";
 
 export async function day(): Promise<void> {
-  const sandbox: Sandbox = createSandbox(sandboxOptions);
+  const delivery = { duplicates: 1, shuffle: true, retry: undefined };
+  const sandbox = createSandbox({ seed: 7, accessToken: undefined, delivery });
   const { url } = await sandbox.listen({ port: 0 });
   const client = new StayhookClient({ baseUrl: url, accessToken: sandbox.accessToken });
   const webhooks = createWebhookHandler({
@@ -48,31 +32,20 @@ export async function day(): Promise<void> {
       fallback: ({ type, notification }) => console.log(type, notification?.timestamp),
     },
   });
-  const topic: AdapterOptions = { topic: "bookings" };
-  const handler: NodeHandler = toNodeHandler(webhooks satisfies Webhooks, topic);
-  createServer(handler).listen(3000);
-  const consoleOptions: ConsoleOptions = {
-    authorize: (request) => request.headers.get("cookie") === "session=support",
-    basePath: "/console",
-    readOnly: undefined,
-  };
-  const inbox: WebhookConsole = createConsole(webhooks, consoleOptions);
+  createServer(toNodeHandler(webhooks, { topic: "bookings" })).listen(3000);
+  const authorize = (request: Request) => request.headers.get("cookie") === "session=support";
+  const inbox = createConsole(webhooks, { authorize, basePath: "/console", readOnly: undefined });
   createServer(toNodeHandler(inbox)).listen(3001);
 
-  const bookings: SandboxBookings = sandbox.bookings;
-  const fields: SandboxBookingFields = { checkIn: "2026-05-01", listingId: undefined, guests: 2 };
-  const { bookingCode }: SandboxBooking = await bookings.request(fields);
+  const { bookings, listings } = sandbox;
+  const fields = { checkIn: "2026-05-01", listingId: undefined, guests: 2 };
+  const { bookingCode } = await bookings.request(fields);
   await bookings.approve(bookingCode);
-  const listings: SandboxListings = sandbox.listings;
-  const listing: SandboxListing = await listings.submit({
-    listingName: "Loft",
-  } satisfies SandboxListingFields);
-  await listings.publish(listing.listingId);
+  const { listingId } = await listings.submit({ listingName: "Loft" });
+  await listings.publish(listingId);
   await sandbox.settled();
-  const [first]: readonly SandboxDelivery[] = sandbox.deliveries;
-  const [asked]: readonly SandboxRequest[] = sandbox.requests;
-  const config: SandboxWebhookConfig | undefined = sandbox.webhookConfig;
-  console.log(first?.status, asked?.path, config?.endpoints.bookings);
+  const { deliveries, requests, webhookConfig } = sandbox;
+  console.log(deliveries[0]?.status, requests[0]?.path, webhookConfig?.endpoints.bookings);
 
   const response = await webhooks.fetch(new Request("http://localhost", { method: "POST", body: "{}" }));
   console.log(
@@ -82,11 +55,8 @@ export async function day(): Promise<void> {
   await sandbox.close();
 }
 
-const contract: StoreContractOptions<EventStore> = { unit: undefined, reopen: (store) => store };
-export const cases: readonly StoreContractCase[] = storeContract(() => memoryStore(), contract);
-
-const tracing: TelemetryOptions = { tracer: undefined, meter: undefined };
-export const otel: Telemetry = telemetry(tracing);
+export const cases = storeContract(() => memoryStore(), { unit: undefined, reopen: (store) => store });
+export const otel: Telemetry = telemetry({ tracer: undefined, meter: undefined });
 
 export class OwnError extends StayhookError {}
 /** A user's own store, which has transactions. */
@@ -99,10 +69,9 @@ createWebhookHandler({
 });
 storeContract(() => database);
 
-const durable: SqliteStoreOptions = { durability: "process-crash", busyTimeout: undefined };
 createWebhookHandler({
   client,
-  store: sqliteStore("events.db", durable),
+  store: sqliteStore("events.db", { durability: "process-crash", busyTimeout: undefined }),
   on: {
     "booking.Confirmed": ({ atomically }) => atomically((tx) => tx.exec("insert")),
     // @ts-expect-error remove async

@@ -1,5 +1,14 @@
 import { execFile, execFileSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { afterAll } from "vitest";
@@ -27,9 +36,17 @@ afterAll(() => {
   for (const directory of directories) rmSync(directory, { recursive: true, force: true });
 });
 
+/** The folder of a package that this repository or test/heavy has installed. */
+export function homeOf(name: string): string {
+  const homes = ["node_modules", "test/heavy/node_modules"].map((modules) => join(root, modules, name));
+  const home = homes.find((path) => existsSync(path));
+  if (home === undefined) throw new Error(`${name} is not installed: node test/heavy/install.ts`);
+  return home;
+}
+
 /**
  * Packs the package and installs it into a project, without a registry. Its dependencies, or `packages`, come from this
- * repository's node_modules. The project is deleted after the test file.
+ * repository. The project is deleted after the test file.
  */
 export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consumer> {
   const directory = realpathSync(mkdtempSync(join(tmpdir(), "stayhook-consumer-")));
@@ -40,7 +57,7 @@ export async function installed(packages = ["ky", "uuid", "zod"]): Promise<Consu
   execFileSync("tar", ["-xzf", packed.tarball, "-C", home, "--strip-components=1"]);
   for (const name of packages) {
     mkdirSync(dirname(join(directory, "node_modules", name)), { recursive: true });
-    symlinkSync(join(root, "node_modules", name), join(directory, "node_modules", name), "junction");
+    symlinkSync(homeOf(name), join(directory, "node_modules", name), "junction");
   }
   return {
     ...packed,

@@ -61,18 +61,9 @@ async function packOnce(into: string): Promise<Packed> {
   }
   rmSync(into, { recursive: true, force: true });
   mkdirSync(into, { recursive: true });
-  // Do the work of prepack on a copy, because other tests read the package.json of the checkout at the same time.
-  const copy = join(into, "copy");
-  for (const name of [...rootFiles(), "dist", "docs", "examples"])
-    cpSync(join(root, name), join(copy, name), {
-      recursive: true,
-      filter: (source) => basename(source) !== "node_modules",
-    });
-  await run(process.execPath, [join(root, "node_modules/clean-package/bin/main.js")], copy);
   const said = JSON.parse(
-    await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into], copy),
+    await run("npm", ["pack", "--ignore-scripts", "--json", "--pack-destination", into]),
   );
-  rmSync(copy, { recursive: true });
   // npm 12 returns an object with the package name as key.
   const { filename, files } = Array.isArray(said) ? said[0] : said.stayhook;
   const packed = {
@@ -126,7 +117,9 @@ function isStale(): boolean {
   );
   // `npm start` runs `tsup --no-dts`, which leaves the types out. So check that all files exist.
   if (!entries.every((entry) => existsSync(join(root, entry)))) return true;
-  const configs = readdirSync(root).filter((name) => /\.config\.ts$|^tsconfig\.json$/.test(name));
+  const configs = readdirSync(root).filter((name) =>
+    /^(tsup|subpaths)\.config\.ts$|^tsconfig\.json$/.test(name),
+  );
   const changed = Math.max(...times("src"), ...configs.map(timeOf));
   return changed > Math.min(...times("dist"));
 }
@@ -139,10 +132,10 @@ function times(directory: string): number[] {
 
 const timeOf = (file: string): number => statSync(join(root, file)).mtimeMs;
 
-function run(command: string, args: readonly string[], cwd = root): Promise<string> {
+function run(command: string, args: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     const done = (error: ExecFileException | null, stdout: string, stderr: string): void =>
       error ? reject(new Error(`${command} ${args.join(" ")}\n${stdout}\n${stderr}`)) : resolve(stdout);
-    execFile(command, args, { cwd, encoding: "utf8", maxBuffer: 2 ** 26 }, done);
+    execFile(command, args, { cwd: root, encoding: "utf8", maxBuffer: 2 ** 26 }, done);
   });
 }

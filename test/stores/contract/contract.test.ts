@@ -3,18 +3,12 @@ import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import type { EventStore, Write } from "../../../src/stores/event-store.ts";
 import { memoryStore } from "../../../src/stores/memory/index.ts";
 import { mistakes } from "./mistakes.ts";
-import { queueMistakes } from "./queue-mistakes.ts";
-import { readingMistakes } from "./reading-mistakes.ts";
-import { type Wrap, wrapped } from "./wrapped.ts";
+import { handleOn, type Wrap, wrapped } from "./wrapped.ts";
 
 const short = { unit: 20 };
 
 describe("a store fails the contract", () => {
-  for (const [mistake, { wrap, fails }] of Object.entries({
-    ...mistakes,
-    ...queueMistakes,
-    ...readingMistakes,
-  })) {
+  for (const [mistake, { wrap, fails }] of Object.entries(mistakes)) {
     test.concurrent(`if it ${mistake}`, async () => {
       const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
       await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
@@ -55,14 +49,6 @@ describe("transactions", () => {
       },
     ],
     [
-      "runs the writes again",
-      "the functions in `writes` do not run again",
-      async (writes, settle) => {
-        for (const write of writes) await write("tx");
-        return settle();
-      },
-    ],
-    [
       "runs the writes without the lease",
       "`settle` with `writes` and a lost lease",
       async (writes, settle) => {
@@ -86,15 +72,6 @@ describe("transactions", () => {
 });
 
 describe("restarts and sharing", () => {
-  /** Makes a handle on one memory store. Each handle has its own `close`. */
-  const handleOn = (store: EventStore<unknown>): EventStore<unknown> =>
-    wrapped(() => {
-      const all: Record<string, unknown> = {};
-      for (const name of METHODS) {
-        all[name] = (Reflect.get(store, name) as () => unknown).bind(store);
-      }
-      return { ...(all as Partial<EventStore<unknown>>), close: async () => {} };
-    });
   const named = (topic: string) => (each: { topic: string }) => each.topic === topic;
 
   test("their cases exist only with the options reopen and another", () => {
@@ -106,12 +83,6 @@ describe("restarts and sharing", () => {
     expect(topics({ another: handleOn })).toContain("sharing");
   });
 
-  test("a store that keeps its data passes", async () => {
-    const options = { ...short, reopen: handleOn, another: handleOn };
-    const cases = storeContract(() => memoryStore() as EventStore<unknown>, options);
-    for (const { run } of [...cases.filter(named("restart")), ...cases.filter(named("sharing"))]) await run();
-  });
-
   test("a store that loses its data fails", async () => {
     const options = { ...short, reopen: () => memoryStore(), another: () => memoryStore() };
     const cases = storeContract(() => memoryStore(), options);
@@ -120,32 +91,6 @@ describe("restarts and sharing", () => {
     await Promise.all(extra.map(({ run, name }) => expect(run(), name).rejects.toThrow(/expected|waited/)));
   });
 });
-
-const METHODS = [
-  "add",
-  "claim",
-  "renew",
-  "settle",
-  "nextDue",
-  "list",
-  "get",
-  "counts",
-  "oldestWaiting",
-  "lastReceivedAt",
-  "replay",
-  "discard",
-  "erase",
-  "snapshotOf",
-  "snapshots",
-  "learn",
-  "getMeta",
-  "setMeta",
-  "prune",
-  "pruneSnapshots",
-  "remove",
-  "restore",
-  "subscribe",
-] as const;
 
 describe("the list of cases", () => {
   test("gives each case a unique name that begins with its topic", () => {

@@ -1,8 +1,54 @@
-import type { ClaimedEvent, NewEvent } from "../../../src/stores/event-store.ts";
-import { all, later, type Mistakes } from "./wrapped.ts";
+import type {
+  ClaimedEvent,
+  EventFilter,
+  EventStore,
+  FurtherEvent,
+  Outcome,
+  RecordSnapshot,
+  StoredEvent,
+} from "../../../src/stores/event-store.ts";
+import type { Wrap } from "./wrapped.ts";
 
-/** Common mistakes in a store. */
-export const mistakes: Mistakes = {
+const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+/** Returns all events that match, newest first. */
+const all = (store: EventStore<unknown>, filter: EventFilter = {}): Promise<StoredEvent[]> =>
+  store.list({ ...filter, limit: 10_000 });
+
+/** Changes an outcome before it is settled. */
+const settling =
+  (change: (outcome: Outcome<unknown>, claim: ClaimedEvent) => Outcome<unknown>): Wrap =>
+  (store) => ({ settle: (claim, outcome) => store.settle(claim, change(outcome, claim)) });
+
+/** Changes the events that an outcome records. */
+const recording = (change: (events: readonly FurtherEvent[], claim: ClaimedEvent) => FurtherEvent[]): Wrap =>
+  settling((outcome, claim) =>
+    outcome.state === "released" ? outcome : { ...outcome, events: change(outcome.events ?? [], claim) },
+  );
+
+/** Calls the method again for each event that waits, so that it is due now. */
+const rush = async (store: EventStore<unknown>, events: readonly StoredEvent[]) => {
+  for (const { eventId } of events) await store.replay({ eventId });
+};
+
+/** Changes each event that `get` and `list` return. */
+const showing =
+  (change: (event: StoredEvent) => StoredEvent): Wrap =>
+  (store) => ({
+    list: async (options) => (await store.list(options)).map(change),
+    async get(eventId) {
+      const event = await store.get(eventId);
+      return event && change(event);
+    },
+  });
+
+/** Changes the filter of `list`. */
+const listing =
+  (change: (filter: EventFilter) => EventFilter): Wrap =>
+  (store) => ({ list: ({ limit, after, ...filter }) => store.list({ ...change(filter), limit, after }) });
+
+/** Stores with one mistake each, and the case that must fail for it. */
+export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: string }> = {
   "adds an event twice in concurrent calls": {
     // Reads first and writes later, like a SELECT and an INSERT without a unique key.
     wrap: (store) => {
@@ -36,28 +82,6 @@ export const mistakes: Mistakes = {
     }),
     fails: "add: `get`, `claim` and `list` return an event as it was added",
   },
-  "locks single events, not records": {
-    wrap: (store) => {
-      const refs = new Map<string, string | null>();
-      const restore = <T extends NewEvent>(event: T): T => ({
-        ...event,
-        ref: refs.get(event.eventId) ?? null,
-      });
-      return {
-        async add(event) {
-          if (!refs.has(event.eventId)) refs.set(event.eventId, event.ref);
-          return store.add({ ...event, ref: null });
-        },
-        claim: async (options) => (await store.claim(options)).map(restore),
-        list: async (options) => (await store.list(options)).map(restore),
-        async get(eventId) {
-          const row = await store.get(eventId);
-          return row && restore(row);
-        },
-      };
-    },
-    fails: "claim: concurrent claims never return the same event or two events of one record",
-  },
   "ignores the case of refs": {
     wrap: (store) => ({ add: (event) => store.add({ ...event, ref: event.ref?.toLowerCase() ?? null }) }),
     fails: "claim: refs that differ only in case or in a space name different records",
@@ -68,12 +92,6 @@ export const mistakes: Mistakes = {
   },
   "makes leases too short": {
     wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
-    fails: "nextDue: nextDue considers leases, retries and scheduled events",
-  },
-  "reads leaseDuration as seconds": {
-    wrap: (store) => ({
-      claim: (options) => store.claim({ ...options, leaseDuration: options.leaseDuration * 1000 }),
-    }),
     fails: "nextDue: nextDue considers leases, retries and scheduled events",
   },
   "does not check the lease in settle": {
@@ -92,14 +110,7 @@ export const mistakes: Mistakes = {
   },
   "returns claims from renew, but does not renew": {
     wrap: () => ({ renew: async (claims) => [...claims] }),
-    fails: "lease: `renew` extends a lease",
-  },
-  "returns no previous snapshot": {
-    wrap: (store) => ({
-      claim: async (options) =>
-        (await store.claim(options)).map((claim) => ({ ...claim, previous: undefined })),
-    }),
-    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
+    fails: "lease: `renew` extends the leases that are still held, and returns their claims",
   },
   "counts outages as attempts": {
     wrap: (store) => ({
@@ -131,49 +142,15 @@ export const mistakes: Mistakes = {
     wrap: (store) => ({
       nextDue: async () => ((await store.nextDue()) === undefined ? undefined : 1000),
     }),
-    fails: "nextDue: nextDue is 0 if an event can be claimed now",
+    fails: "nextDue: nextDue considers leases, retries and scheduled events",
   },
   "prunes events that are too young": {
     wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
     fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
   },
-  "prunes by the arrival of an event, not by its end": {
-    wrap: (store) => ({
-      async prune({ state, age, limit }) {
-        const rows = (await store.list({ state, limit: 100 })).reverse();
-        const old = rows.filter(({ receivedAt }) => Date.now() - receivedAt.getTime() >= age);
-        if (old.length < rows.length || limit < rows.length) return 0;
-        return store.prune({ state, age: 0, limit });
-      },
-    }),
-    fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
-  },
-  "prunes the newest first": {
-    wrap: (store) => {
-      const ended: string[] = [];
-      const gone = new Set<string>();
-      return {
-        async settle(claim, outcome) {
-          ended.push(claim.eventId);
-          return store.settle(claim, outcome);
-        },
-        async prune({ limit }) {
-          const newest = ended.slice(-limit);
-          for (const eventId of newest) gone.add(eventId);
-          return newest.length;
-        },
-        get: async (eventId) => (gone.has(eventId) ? undefined : store.get(eventId)),
-      };
-    },
-    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
-  },
   "prunes for any reason": {
     wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
-    fails: "prune: `prune` deletes only events with the given reason",
-  },
-  "lists the oldest first": {
-    wrap: (store) => ({ list: async (options) => (await store.list(options)).reverse() }),
-    fails: "read: `list` returns the newest events first, in pages",
+    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
   },
   "starts the list again after an unknown event": {
     wrap: (store) => ({
@@ -184,27 +161,6 @@ export const mistakes: Mistakes = {
     }),
     fails: "read: `list` returns the newest events first, in pages",
   },
-  "keeps the attempts of a replayed event": {
-    wrap: (store) => {
-      const before = new Map<string, number>();
-      return {
-        async replay(filter) {
-          for (const { eventId, attempts } of await all(store, filter)) before.set(eventId, attempts);
-          return store.replay(filter);
-        },
-        claim: async (options) =>
-          (await store.claim(options)).map((claim) => ({
-            ...claim,
-            attempts: claim.attempts + (claim.replayed ? (before.get(claim.eventId) ?? 0) : 0),
-          })),
-      };
-    },
-    fails: "replay: a done or parked event can be replayed",
-  },
-  "ignores the filter of replay": {
-    wrap: (store) => ({ replay: () => store.replay({ receivedAfter: new Date(0) }) }),
-    fails: "replay: `replay` changes only events that match all fields of the filter",
-  },
   "never wakes a subscriber": {
     wrap: () => ({ subscribe: () => () => {} }),
     fails: "wake: whatever makes an event due wakes the subscriber",
@@ -212,5 +168,425 @@ export const mistakes: Mistakes = {
   "stays open after close": {
     wrap: () => ({ close: async () => {} }),
     fails: "close: after close, all other methods reject",
+  },
+  "makes a scheduled event due at once": {
+    wrap: (store) => ({ add: (event, { replace } = {}) => store.add(event, { replace }) }),
+    fails: "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due",
+  },
+  "keeps no wait longer than a day": {
+    wrap: (store) => ({
+      add: (event, { dueIn = 0, ...options } = {}) =>
+        store.add(event, { ...options, dueIn: Math.min(dueIn, 86_400_000) }),
+    }),
+    fails: "dueIn: a wait of more than 5 years is shortened to 5 years",
+  },
+  "holds up a record behind its scheduled event": {
+    wrap: (store) => ({
+      async claim(options) {
+        const scheduled = new Set((await all(store, { state: "scheduled" })).map(({ ref }) => ref));
+        return (await store.claim(options)).filter(({ ref }) => !scheduled.has(ref));
+      },
+    }),
+    fails: "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due",
+  },
+  "never replaces an event": {
+    wrap: (store) => ({ add: (event, { dueIn } = {}) => store.add(event, { dueIn }) }),
+    fails: 'replace: with "ended", a new event takes the place of a done or parked event',
+  },
+  'replaces an event with the same timestamp with "moved"': {
+    wrap: (store) => ({
+      async add(event, options = {}) {
+        const answer = await store.add(event, options);
+        if (answer !== "duplicate" || options.replace !== "moved") return answer;
+        await store.add({ ...event, timestamp: "" }, { replace: "moved" });
+        return store.add(event, options);
+      },
+    }),
+    fails: 'replace: with "moved", a new event takes the place of an event with another timestamp',
+  },
+  "says duplicate instead of busy": {
+    wrap: (store) => ({
+      async add(event, options) {
+        const answer = await store.add(event, options);
+        return answer === "busy" ? "duplicate" : answer;
+      },
+    }),
+    fails: "replace: an event that is being processed is not replaced: `add` returns `busy`",
+  },
+  "claims records in the order of their refs": {
+    wrap: (store) => ({
+      async claim(options) {
+        if (options.eventId !== undefined || options.limit > 1) return store.claim(options);
+        const due = (await all(store)).filter(({ dueAt }) => dueAt && dueAt.getTime() <= Date.now());
+        const [first] = due.sort((a, b) => String(a.ref).localeCompare(String(b.ref)));
+        return first ? store.claim({ ...options, eventId: first.eventId }) : [];
+      },
+    }),
+    fails: "order: a record with many events does not hold up other records",
+  },
+  "ignores newestFirst": {
+    wrap: (store) => ({ claim: ({ newestFirst: _, ...options }) => store.claim(options) }),
+    fails: "order: the record that is due longest is claimed first, or last with newestFirst",
+  },
+  "takes new events before retries": {
+    wrap: (store) => ({
+      async claim(options) {
+        const [fresh] = (await all(store, { state: "pending" })).reverse();
+        return store.claim(options.eventId || !fresh ? options : { ...options, eventId: fresh.eventId });
+      },
+    }),
+    fails: "order: of a record, the event that is due longest is claimed first",
+  },
+  "ends a lease before its record is claimed": {
+    wrap: (store) => ({
+      async settle(claim, outcome) {
+        const known = await store.get(claim.eventId);
+        const hasEnded = known?.state === "processing" && known.dueAt!.getTime() <= Date.now();
+        return !hasEnded && store.settle(claim, outcome);
+      },
+    }),
+    fails: "lease: a lease that has ended stays valid until its record is claimed",
+  },
+  "answers false to a repeated settle": {
+    wrap: (store) => {
+      const settled = new Set<string>();
+      return {
+        async settle(claim, outcome) {
+          if (settled.has(claim.lease)) return false;
+          settled.add(claim.lease);
+          return store.settle(claim, outcome);
+        },
+      };
+    },
+    fails: "lease: a second `settle` of a claim returns true, and records nothing",
+  },
+  "answers true to a repeated settle for ever": {
+    wrap: (store) => {
+      const settled = new Set<string>();
+      return {
+        async settle(claim, outcome) {
+          if (await store.settle(claim, outcome)) settled.add(claim.lease);
+          return settled.has(claim.lease);
+        },
+      };
+    },
+    fails: "lease: a second `settle` returns false once the record is claimed again",
+  },
+  "records no events with the end of an attempt": {
+    wrap: recording(() => []),
+    fails: "settle: `events` are recorded with the end of the attempt, by the rules of `add`",
+  },
+  "does not let an attempt replace its own event": {
+    wrap: recording((events, claim) => events.filter(({ event }) => event.eventId !== claim.eventId)),
+    fails: "settle: an attempt can replace its own event",
+  },
+  "removes events after it has recorded others": {
+    wrap: (store) => ({
+      async settle(claim, outcome) {
+        const held = await store.settle(claim, outcome);
+        if (outcome.state !== "released" && outcome.remove) await store.remove(claim.ref!, outcome.remove);
+        return held;
+      },
+    }),
+    fails: "settle: `remove` deletes events of the record before `events` are recorded",
+  },
+  "removes done events": {
+    wrap: (store) => ({
+      async remove(ref, what) {
+        await store.prune({ state: "done", age: 0, limit: 100 });
+        return store.remove(ref, what);
+      },
+    }),
+    fails: "remove: `remove` deletes the timers of a record, or its events by their ids, and no done event",
+  },
+  "does not remove an event whose lease has ended": {
+    wrap: (store) => ({
+      async remove(ref, what) {
+        const processing = await all(store, { ref, state: "processing" });
+        return processing.length > 0 && what === "timers" ? 0 : store.remove(ref, what);
+      },
+    }),
+    fails: "remove: `remove` skips an event that is being processed, until its lease ends",
+  },
+  "makes only the failed event wait in an outage": {
+    wrap: (store) => ({
+      async settle(claim, outcome) {
+        const held = await store.settle(claim, outcome);
+        if (outcome.state === "retrying" && !outcome.counted && claim.ref !== null)
+          await rush(store, await all(store, { ref: claim.ref, state: "pending" }));
+        return held;
+      },
+    }),
+    fails: "outage: an outage makes the events of its record wait that are pending or retrying",
+  },
+  "takes an attempt that waits for another event for an outage": {
+    wrap: (store) => ({
+      settle: (claim, outcome) =>
+        store.settle(claim, outcome.state === "retrying" ? { ...outcome, waits: undefined } : outcome),
+    }),
+    fails:
+      "outage: an attempt that waits for another event counts neither as an attempt nor as an outage, and delays no other",
+  },
+  "ends an outage with a new event": {
+    wrap: (store) => ({
+      async add(event, options) {
+        if (event.ref !== null) await rush(store, await all(store, { ref: event.ref, state: "retrying" }));
+        return store.add(event, options);
+      },
+    }),
+    fails: "outage: a new event is due at once, and the events that wait stay as they are",
+  },
+  "discards scheduled events with their record": {
+    wrap: (store) => ({
+      async discard(filter) {
+        return (await store.discard(filter)) + (await store.discard({ ...filter, state: "scheduled" }));
+      },
+    }),
+    fails: "replay: `replay` and `discard` change a scheduled event only if the filter names it",
+  },
+  "prunes a timer that has fired": {
+    wrap: (store) => ({
+      async prune(options) {
+        const pruned = await store.prune(options);
+        const timers = await all(store, { source: "timer", state: "done" });
+        for (const { ref, eventId } of timers) {
+          await store.replay({ eventId });
+          await store.remove(ref!, [eventId]);
+        }
+        return pruned + timers.length;
+      },
+    }),
+    fails: "prune: `prune` keeps a done timer as long as its record has a snapshot",
+  },
+  "prunes the snapshot of a record with a scheduled event": {
+    wrap: (store) => ({
+      async pruneSnapshots(options) {
+        const scheduled = await all(store, { state: "scheduled" });
+        for (const { ref } of scheduled) await store.erase(ref!);
+        return store.pruneSnapshots(options);
+      },
+    }),
+    fails:
+      "snapshot: pruneSnapshots deletes old snapshots, but not of records with an event that is not done or parked",
+  },
+  "restores events as new": {
+    wrap: (store) => ({
+      async restore({ events, snapshots }) {
+        for (const event of events) await store.add(event);
+        await store.restore({ events: [], snapshots });
+      },
+    }),
+    fails: "restore: `restore` writes events and snapshots as given",
+  },
+  "overwrites what it restores": {
+    wrap: (store) => ({
+      async restore(batch) {
+        for (const { ref } of batch.snapshots) await store.erase(ref);
+        await store.restore(batch);
+      },
+    }),
+    fails: "restore: `restore` skips ids and refs that are there",
+  },
+  "restores the events before a processing one": {
+    wrap: (store) => ({
+      async restore({ events, snapshots }) {
+        for (const event of events) await store.restore({ events: [event], snapshots });
+      },
+    }),
+    fails: "restore: `restore` rejects a processing event, and writes nothing",
+  },
+  "filters a list after it has applied the limit": {
+    wrap: (store) => ({
+      async list({ limit, after, ref, source }) {
+        const events = await store.list({ limit, after });
+        return events.filter(
+          (event) => (ref ?? event.ref) === event.ref && (source ?? event.source) === event.source,
+        );
+      },
+    }),
+    fails: "filter: `list` applies `limit` and `after` to the matching events only",
+  },
+  "ignores the filter by type": {
+    wrap: listing(({ type: _, ...filter }) => filter),
+    fails: "filter: `list` returns only events that match all fields of the filter",
+  },
+  "treats receivedAfter as exclusive": {
+    wrap: listing(({ receivedAfter, ...filter }) => ({
+      ...filter,
+      ...(receivedAfter &&
+        Number.isFinite(+receivedAfter) && { receivedAfter: new Date(+receivedAfter + 1) }),
+    })),
+    fails: "filter: `list` returns only events that match all fields of the filter",
+  },
+  "uses only the first field of a filter": {
+    wrap: listing((filter) => Object.fromEntries(Object.entries(filter).slice(0, 1))),
+    fails: "filter: `list` returns only events that match all fields of the filter",
+  },
+  "keeps only five entries of the history": {
+    wrap: showing((event) => ({ ...event, history: event.history.slice(-5) })),
+    fails: "history: the history keeps the last 10 entries",
+  },
+  "writes no lost entry": {
+    wrap: showing((event) => ({
+      ...event,
+      history: event.history.filter(({ outcome }) => outcome !== "lost"),
+    })),
+    fails: "history: a claim after the end of a lease adds a `lost` entry to the history",
+  },
+  "deletes the events that it discards": {
+    wrap: (store) => ({
+      async discard(filter) {
+        const discarded = await store.discard(filter);
+        await store.prune({ state: "done", age: 0, limit: 10_000 });
+        return discarded;
+      },
+    }),
+    fails: "discard: `discard` sets pending, retrying and parked events to done",
+  },
+  "keeps the reason of a discarded event": {
+    wrap: showing((event) => (event.reason === "discarded" ? { ...event, reason: "callback" } : event)),
+    fails: "discard: `discard` sets pending, retrying and parked events to done",
+  },
+  "discards all events if the filter is empty": {
+    wrap: (store) => ({
+      discard: (filter) => store.discard(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
+    }),
+    fails: "replay: `replay` and `discard` reject a filter without fields",
+  },
+  "replays no more than 1,000 events": {
+    wrap: (store) => ({
+      async replay(filter) {
+        const events = (await all(store, filter)).slice(0, 1000);
+        const replayed = await Promise.all(events.map(({ eventId }) => store.replay({ eventId })));
+        return replayed.reduce((sum, count) => sum + count, 0);
+      },
+    }),
+    fails: "replay: `discard` and `replay` change more than 1,000 events, each event once",
+  },
+  "keeps the snapshot of an erased record": {
+    wrap: (store) => ({
+      async erase(ref) {
+        const record = await store.snapshotOf(ref);
+        const erased = await store.erase(ref);
+        if (record) await store.learn(ref, record.snapshot);
+        return erased;
+      },
+    }),
+    fails: "erase: `erase` deletes a record's events and its snapshot",
+  },
+  "does not reject erase while an event is processed": {
+    wrap: (store) => ({ erase: (ref) => store.erase(ref).catch(() => 0) }),
+    fails: "erase: while an event of the record is processed, `erase` rejects and deletes nothing",
+  },
+  "returns the snapshot object that it keeps": {
+    wrap: (store) => {
+      let kept: RecordSnapshot | undefined;
+      return {
+        async snapshotOf(ref) {
+          kept ??= await store.snapshotOf(ref);
+          return kept;
+        },
+      };
+    },
+    fails: "read: changes to returned objects do not change the store",
+  },
+  "overwrites a known snapshot in learn": {
+    wrap: (store) => ({
+      async learn(ref, snapshot) {
+        if (await store.snapshotOf(ref)) await store.erase(ref);
+        return store.learn(ref, snapshot);
+      },
+    }),
+    fails: "snapshot: `learn` updates only seenAt of an equal snapshot, and does not change another one",
+  },
+  "accepts a learn while an event is parked": {
+    wrap: (store) => ({
+      async learn(ref, snapshot) {
+        const parked = await all(store, { ref, state: "parked" });
+        if (parked.length > 0 && !(await store.snapshotOf(ref))) return true;
+        return store.learn(ref, snapshot);
+      },
+    }),
+    fails: "snapshot: `learn` writes no first snapshot while an event waits, is processing or is parked",
+  },
+  "does not update seenAt of an equal snapshot": {
+    wrap: (store) => ({
+      learn: async (ref, snapshot) =>
+        (await store.snapshotOf(ref)) !== undefined || store.learn(ref, snapshot),
+    }),
+    fails: "snapshot: `learn` updates only seenAt of an equal snapshot, and does not change another one",
+  },
+  "yields no more than 500 snapshots": {
+    wrap: (store) => ({
+      async *snapshots(options) {
+        let given = 0;
+        for await (const record of store.snapshots(options)) {
+          if (given >= 500) return;
+          given += 1;
+          yield record;
+        }
+      },
+    }),
+    fails: "snapshot: `snapshots` yields more than 500 snapshots, each once, and can be stopped early",
+  },
+  "sets a meta value without comparing": {
+    wrap: (store) => ({
+      async setMeta(key, value) {
+        return store.setMeta(key, value, { expected: (await store.getMeta(key))?.value });
+      },
+    }),
+    fails: "meta: setMeta sets a value only if the current value is `expected`",
+  },
+  "compares and sets a meta value in two steps": {
+    wrap: (store) => ({
+      async setMeta(key, value, { expected }) {
+        const known = (await store.getMeta(key))?.value;
+        if (known !== expected) return false;
+        while (!(await store.setMeta(key, value, { expected: (await store.getMeta(key))?.value })))
+          await later(1);
+        return true;
+      },
+    }),
+    fails: "meta: if many calls set one key concurrently, only one call returns true",
+  },
+  "returns 0 as the age of each meta value": {
+    wrap: (store) => ({
+      async getMeta(key) {
+        const meta = await store.getMeta(key);
+        return meta && { ...meta, age: 0 };
+      },
+    }),
+    fails: "meta: setMeta sets a new key, and getMeta reads its value and age",
+  },
+  "counts events of any source in lastReceivedAt": {
+    wrap: (store) => ({ lastReceivedAt: async () => (await all(store))[0]?.receivedAt }),
+    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
+  },
+  "forgets lastReceivedAt when the event is pruned": {
+    wrap: (store) => ({
+      lastReceivedAt: async () => (await all(store, { source: "webhook" }))[0]?.receivedAt,
+    }),
+    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
+  },
+  "locks single events, not records": {
+    wrap: (store) => ({ add: (event, options) => store.add({ ...event, ref: null }, options) }),
+    fails: "claim: concurrent claims never return the same event or two events of one record",
+  },
+  "prunes more events than the limit": {
+    wrap: (store) => ({ prune: (options) => store.prune({ ...options, limit: options.limit && 1000 }) }),
+    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
+  },
+  "does not mark replayed events": {
+    wrap: (store) => ({
+      claim: async (options) => (await store.claim(options)).map((claim) => ({ ...claim, replayed: false })),
+    }),
+    fails: "replay: a done or parked event can be replayed",
+  },
+  "returns no previous snapshot": {
+    wrap: (store) => ({
+      claim: async (options) =>
+        (await store.claim(options)).map((claim) => ({ ...claim, previous: undefined })),
+    }),
+    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
   },
 };

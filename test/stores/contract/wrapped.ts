@@ -1,4 +1,4 @@
-import type { EventFilter, EventStore, StoredEvent } from "../../../src/stores/event-store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
 import { memoryStore } from "../../../src/stores/memory/index.ts";
 
 /** Returns replacements for methods of a store. */
@@ -17,11 +17,26 @@ export function wrapped(wrap: Wrap): EventStore<unknown> {
   });
 }
 
-/** Stores with one mistake each, and the case that must fail for it. */
-export type Mistakes = Record<string, { readonly wrap: Wrap; readonly fails: string }>;
-
-export const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
-
-/** Returns all events that match, newest first. */
-export const all = (store: EventStore<unknown>, filter: EventFilter = {}): Promise<StoredEvent[]> =>
-  store.list({ ...filter, limit: 10_000 });
+/** Makes a handle of a store that others use, too, with a `close` of its own. */
+export function handleOn(store: EventStore<unknown>): EventStore<unknown> {
+  const subscribed: (() => void)[] = [];
+  let isClosed = false;
+  return new Proxy(store, {
+    get(target, name) {
+      if (name === "close" || name === Symbol.asyncDispose) {
+        return async () => {
+          isClosed = true;
+          for (const end of subscribed.splice(0)) end();
+        };
+      }
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== "function") return value;
+      return (...args: unknown[]) => {
+        if (isClosed) throw new Error("the handle is closed");
+        const result: unknown = Reflect.apply(value, target, args);
+        if (name === "subscribe") subscribed.push(result as () => void);
+        return result;
+      };
+    },
+  });
+}

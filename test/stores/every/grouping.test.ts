@@ -52,5 +52,26 @@ describeEvery(
       );
       expect(found.filter(({ isFew }) => !isFew)).toEqual([]);
     });
+
+    test("3,000 events that wait for one record do not slow the others", async () => {
+      const store = opened(await kind.create());
+      /** Returns the time until events of other records are done, ms. */
+      const timed = async () => {
+        const start = performance.now();
+        await Promise.all(refs.map((ref) => store.add(eventOf(ref))));
+        for (let left = CALLS; left > 0; ) {
+          const claims = await store.claim(CLAIM);
+          await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
+          left -= claims.filter(({ ref }) => ref !== "booking:hot").length;
+        }
+        return performance.now() - start;
+      };
+      await timed();
+      const alone = await timed();
+      for (let part = 0; part < 10; part++)
+        await Promise.all(Array.from({ length: 300 }, () => store.add(eventOf("booking:hot"))));
+      expect(await timed()).toBeLessThan(5 * alone + 1000);
+      expect((await store.counts()).pending).toBeGreaterThan(2900);
+    });
   },
 );

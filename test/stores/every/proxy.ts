@@ -9,6 +9,10 @@ export interface FaultyProxy {
   readonly connections: number;
   /** How often a client has sent something and got an answer so far. */
   readonly roundTrips: number;
+  /** How long answers wait, ms. With `Infinity`, no answer arrives. */
+  delay: number;
+  /** Passes nothing on of the connections that are open now. Later connections work. */
+  stall(): void;
   /** Passes nothing on in either direction and keeps all connections open, like a machine that hangs. */
   hang(): void;
   /** Cuts all connections and refuses new ones. */
@@ -32,8 +36,10 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
   let state: "open" | "hanging" | "cut" = "open";
   let losing: { left: number; readonly asked: Set<Socket>; resolve(lost: boolean): void } | undefined;
 
+  let stalled = 0;
   const server = createServer((near) => {
     connections += 1;
+    const number = connections;
     const far = connect(Number(port), hostname);
     const end = (): void => {
       near.destroy();
@@ -48,7 +54,7 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
       });
     }
     near.on("data", (chunk) => {
-      if (state === "hanging") return;
+      if (state === "hanging" || number <= stalled) return;
       losing?.asked.add(near);
       asking.add(near);
       far.write(chunk);
@@ -63,7 +69,9 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
         end();
         return;
       }
-      near.write(chunk);
+      if (proxy.delay === 0) near.write(chunk);
+      else if (proxy.delay < Number.POSITIVE_INFINITY)
+        setTimeout(() => near.write(chunk), proxy.delay).unref();
     });
   });
   server.listen(0, "127.0.0.1");
@@ -78,8 +86,12 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
   const url = new URL(target);
   url.hostname = "127.0.0.1";
   url.port = String((server.address() as { readonly port: number }).port);
-  return {
+  const proxy: FaultyProxy = {
     url: url.href,
+    delay: 0,
+    stall() {
+      stalled = connections;
+    },
     get connections() {
       return connections;
     },
@@ -109,4 +121,5 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
       };
     },
   };
+  return proxy;
 }

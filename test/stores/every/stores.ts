@@ -11,6 +11,7 @@ import { memoryStore } from "../../../src/stores/memory/index.ts";
 import { mysqlUrl } from "../../support/mysql-server.ts";
 import { postgresUrl } from "../../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../../support/redis-server.ts";
+import { handleOn } from "../contract/wrapped.ts";
 
 /** Options that some tests pass to a store. */
 export interface Opening {
@@ -18,6 +19,8 @@ export interface Opening {
   readonly url?: string | undefined;
   readonly commandTimeout?: number;
   readonly pollInterval?: number;
+  /** Whether all handles of this process share their connections, because a server allows about a hundred. */
+  readonly shares?: boolean;
 }
 
 /** An empty database. It is deleted after the tests of the file. */
@@ -28,6 +31,8 @@ export interface Place {
   open(options?: Opening): EventStore<unknown>;
   /** Runs a statement of the user, beside the store. */
   sql(text: string): Promise<Record<string, unknown>[]>;
+  /** Deletes all rows, so that another test can use the database. */
+  empty?(): Promise<void>;
 }
 
 export interface WorkerPlace {
@@ -63,21 +68,13 @@ const memory: Kind = {
   isTransactional: false,
   async create() {
     const store = memoryStore();
-    const handle = () => new Proxy<EventStore<unknown>>(store, { get: withoutClose });
     return {
       place: { name: "memory", url: "", schema: "" },
-      open: handle,
+      open: () => handleOn(store),
       sql: () => Promise.reject(new Error("no SQL")),
     };
   },
 };
-
-/** All handles share the one store of this process, so that none of them may close it. */
-function withoutClose(store: EventStore<unknown>, name: string | symbol): unknown {
-  if (name === "close") return async () => {};
-  const value: unknown = Reflect.get(store, name);
-  return typeof value === "function" ? value.bind(store) : value;
-}
 
 const sqlite: Kind = {
   name: "SQLite",
@@ -108,28 +105,37 @@ const postgres: Kind = {
   async create() {
     const { postgresStore } = await import("../../../src/stores/postgres/index.ts");
     const schema = unique();
-    const client = new pg.Client({
-      connectionString: urls.postgres,
-      options: `-c search_path=${schema},public`,
-    });
-    await client.connect();
-    await client.query(`CREATE SCHEMA ${schema}`);
-    cleanUps.push(async () => {
-      await client.query(`DROP SCHEMA ${schema} CASCADE`);
-      await client.end();
-    });
+    postgresPool ??= pooled();
+    const pool = postgresPool;
+    await pool.query(`CREATE SCHEMA ${schema}`);
+    cleanUps.push(() => pool.query(`DROP SCHEMA ${schema} CASCADE`));
+    const sql = async (text: string) => {
+      const results: unknown = await pool.query(`SET search_path = ${schema}, public; ${text}`);
+      return (results as pg.QueryResult[]).at(-1)!.rows;
+    };
     return {
       place: { name: "PostgreSQL", url: withPath(urls.postgres!, schema), schema },
-      open: ({ url = urls.postgres, ...options } = {}) =>
+      open: ({ url = urls.postgres, shares, ...options } = {}) =>
         postgresStore({
-          connectionString: withPath(url!, schema),
+          ...(shares ? { pool } : { connectionString: withPath(url!, schema) }),
           schema,
           ...options,
         }) as EventStore<unknown>,
-      sql: async (text) => (await client.query(text)).rows,
+      sql,
+      async empty() {
+        await sql("DELETE FROM events; DELETE FROM records; DELETE FROM meta WHERE name <> 'schema'");
+      },
     };
   },
 };
+
+let postgresPool: pg.Pool | undefined;
+
+function pooled(): pg.Pool {
+  const pool = new pg.Pool({ connectionString: urls.postgres, max: 8 });
+  cleanUps.push(() => pool.end());
+  return pool;
+}
 
 /** Makes the statements of `event.atomically` find the tables of the user. */
 function withPath(url: string, schema: string): string {
@@ -154,13 +160,22 @@ const mysqlKind: Kind = {
       await connection.end();
     });
     const urlOf = (server: string) => Object.assign(new URL(server), { pathname: `/${name}` }).href;
+    const sql = async (text: string) => {
+      const [rows] = await connection.query(text);
+      return Array.isArray(rows) ? (rows as Record<string, unknown>[]) : [];
+    };
     return {
       place: { name: "MySQL", url: urlOf(urls.mysql!), schema: "" },
-      open: ({ url = urls.mysql, ...options } = {}) =>
-        mysqlStore({ url: urlOf(url!), pollInterval: 50, ...options }) as EventStore<unknown>,
-      sql: async (text) => {
-        const [rows] = await connection.query(text);
-        return Array.isArray(rows) ? (rows as Record<string, unknown>[]) : [];
+      open: ({ url = urls.mysql, shares, ...options } = {}) =>
+        mysqlStore({
+          ...{ url: urlOf(url!), pollInterval: 50, ...options },
+          ...(shares && { maxConnections: 2 }),
+        }) as EventStore<unknown>,
+      sql,
+      async empty() {
+        if ((await sql("SHOW TABLES")).length === 0) return;
+        for (const rows of ["events", "records", "meta WHERE name <> 'schema'"])
+          await sql(`DELETE FROM stayhook_${rows}`);
       },
     };
   },
@@ -176,8 +191,8 @@ const redis: Kind = {
     cleanUps.push(() => deleteKeys(urls.redis!, `{${prefix}`));
     return {
       place: { name: "Redis", url: urls.redis!, schema: prefix },
-      open: ({ url = urls.redis, pollInterval: _, ...options } = {}) =>
-        redisStore({ url, prefix, logger: () => {}, ...options }) as EventStore<unknown>,
+      open: ({ url = urls.redis, commandTimeout } = {}) =>
+        redisStore({ url, prefix, logger: () => {}, commandTimeout }) as EventStore<unknown>,
       sql: () => Promise.reject(new Error("no SQL")),
     };
   },
@@ -189,12 +204,17 @@ const kinds: readonly Kind[] = [memory, sqlite, postgres, mysqlKind, redis];
  * Declares tests for each store that `include` accepts. Skips a store whose server does not run. `STAYHOOK_STORES`, such
  * as `SQLite,MySQL`, declares them for these stores only.
  */
-export function describeEvery(include: (kind: Kind) => boolean, declare: (kind: Kind) => void): void {
+export function describeEvery(
+  include: (kind: Kind) => boolean,
+  declare: (kind: Kind) => void,
+  { isConcurrent = false } = {},
+): void {
+  const suite = isConcurrent ? describe.concurrent : describe;
   const wanted = process.env.STAYHOOK_STORES?.toLowerCase().split(",");
   for (const kind of kinds.filter(include)) {
     if (wanted && !wanted.includes(kind.name.toLowerCase())) continue;
     const isMissing = kind.name in SERVERS && kind.url === undefined;
-    describe.skipIf(isMissing)(kind.name, () => declare(kind));
+    (isMissing ? describe.skip : suite)(kind.name, () => declare(kind));
   }
 }
 

@@ -99,6 +99,15 @@ describePostgres("while another transaction holds a record", () => {
     expect(rows).toEqual([{ records: 1 }]);
   });
 
+  test("a record without a snapshot leaves no row when its last event has ended", async () => {
+    const { schema, store } = await beside();
+    for (const ref of [null, "booking:A"]) await store.add(eventOf(ref));
+    const records = async () => (await schemas.pool.query(`SELECT ref FROM ${schema}.records`)).rowCount;
+    expect(await records()).toBe(2);
+    for (const claim of await store.claim(CLAIM)) await store.settle(claim, { ...DONE, record: undefined });
+    expect(await records()).toBe(0);
+  });
+
   test("a claim does not run an event that was done when its record was leased", async () => {
     const { schema, store, client } = await beside();
     await store.add(eventOf("booking:A"));
@@ -111,39 +120,5 @@ describePostgres("while another transaction holds a record", () => {
     await schemas.pool.query(`UPDATE ${schema}.records SET due_at = 0`);
     expect(await store.claim(CLAIM)).toEqual([]);
     expect(await store.nextDue()).toBeUndefined();
-  });
-});
-
-describePostgres("50 calls at once", () => {
-  const schemas = createSchemas();
-
-  test("of add, settle and renew take one statement each", async () => {
-    const pool = new pg.Pool({ connectionString: url, max: 4 });
-    let sent = 0;
-    pool.on("connect", (client) => {
-      const { query } = client;
-      client.query = ((...args: [never]) => {
-        sent += 1;
-        return Reflect.apply(query, client, args);
-      }) as typeof query;
-    });
-    const store = schemas.store({ pool, wake: "poll" });
-    await store.migrate();
-    const count = async (calls: () => Promise<unknown>): Promise<number> => {
-      await sleep(100);
-      sent = 0;
-      await calls();
-      return sent;
-    };
-    const names = Array.from({ length: 50 }, (_, n) => `booking:${n}`);
-    // One more statement tells other processes.
-    expect(await count(() => Promise.all(names.map((name) => store.add(eventOf(name)))))).toBeLessThan(3);
-    const claims = await store.claim(CLAIM);
-    expect(await count(() => store.renew(claims, 60_000))).toBe(1);
-    const settled = await count(() => Promise.all(claims.map((claim) => store.settle(claim, DONE))));
-    expect(settled).toBe(1);
-    expect(await store.counts()).toMatchObject({ done: 50 });
-    await store.close();
-    await pool.end();
   });
 });

@@ -11,7 +11,7 @@ describePostgres("compared with the model", () => {
   const schemas = createSchemas();
   const [schema, clock] = [schemas.name(), schemas.name()];
   // Replace the database's clock: PostgreSQL finds the functions of this schema first.
-  const pool = new pg.Pool({ connectionString: url, options: `-c search_path=${clock},pg_catalog`, max: 10 });
+  const pool = new pg.Pool({ connectionString: url, options: `-c search_path=${clock},pg_catalog`, max: 1 });
   afterAll(() => pool.end());
   beforeAll(async () => {
     await pool.query(`
@@ -54,8 +54,7 @@ describePostgres("compared with the model", () => {
     });
   }
 
-  // Twice of three whole runs on a busy machine, this test waited for ever; alone, it passes. The cause is not known yet.
-  test("the store gives the same results as the model", { timeout: 120_000, retry: 2 }, async () => {
+  test("the store gives the same results as the model", { timeout: 180_000 }, async () => {
     const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 8);
     await checkAgainstModel({ create, numRuns });
   });

@@ -57,6 +57,28 @@ describePostgres("on a network that fails", () => {
   });
 });
 
+test.skipIf(url === undefined)("a listening connection ends with its last subscriber", async () => {
+  const schema = `stayhook_test_${Math.random().toString(36).slice(2)}`;
+  const admin = new pg.Pool({ connectionString: url, max: 1 });
+  const store = postgresStore({ connectionString: url, schema });
+  onTestFinished(async () => {
+    await store.close();
+    await admin.query(`DROP SCHEMA ${schema} CASCADE`);
+    await admin.end();
+  });
+  await store.migrate();
+  const sql = "SELECT FROM pg_stat_activity WHERE query LIKE $1";
+  const listens = async (count: number) =>
+    expect((await admin.query(sql, [`LISTEN "stayhook ${schema}"%`])).rowCount).toBe(count);
+  const ends = [store.subscribe?.(() => {}), store.subscribe?.(() => {})];
+  await vi.waitFor(() => listens(1), 20_000);
+  ends[0]?.();
+  await sleep(50);
+  await listens(1);
+  ends[1]?.();
+  await vi.waitFor(() => listens(0), 20_000);
+});
+
 describePostgres("on a server that is restarted", () => {
   let server: OwnPostgres | undefined;
   beforeAll(async () => {

@@ -92,8 +92,8 @@ describePostgres("the schema", () => {
     expect(migrationSql({ from: 3 })).toBe("");
   });
 
-  test("may have a long name of two-byte letters", async () => {
-    const schema = `${"я".repeat(29)}${schemas.name().at(-1)}`;
+  test.each([`${"я".repeat(30)}`, "stayhook_test-Größe"])("may have the name %s", async (name) => {
+    const schema = `${name}${schemas.name().at(-1)}`;
     const store = schemas.store({ schema, pollInterval: 3_600_000 });
     const woken = vi.fn();
     const end = store.subscribe?.(woken);
@@ -103,20 +103,6 @@ describePostgres("the schema", () => {
     await other.add(eventOf());
     // The listener also wakes the store every ten seconds, so wait less than that.
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
-    expect(await store.claim(CLAIM)).toHaveLength(1);
-    end?.();
-    await Promise.all([store.close(), other.close()]);
-    await schemas.pool.query(`DROP SCHEMA "${schema}" CASCADE`);
-  });
-
-  test("may have a name that needs quotes in SQL", async () => {
-    const schema = `${schemas.name()}-Größe`;
-    const store = schemas.store({ schema });
-    const woken = vi.fn();
-    const end = store.subscribe?.(woken);
-    const other = schemas.store({ schema });
-    await other.add(eventOf());
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
     expect(await store.claim(CLAIM)).toHaveLength(1);
     end?.();
     await Promise.all([store.close(), other.close()]);

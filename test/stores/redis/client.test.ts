@@ -3,8 +3,8 @@ import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf, silent } from "./event.ts";
-import { createProxy } from "./proxy.ts";
+import { CLAIM, DONE, eventOf, silent } from "../event.ts";
+import { createProxy } from "../every/proxy.ts";
 
 const own = await startOwnRedis({
   args: ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"],
@@ -35,14 +35,6 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     return client;
   }
 
-  /** Opens a store that is already connected. `evalsha` records each script that the store then runs. */
-  async function watchedStore() {
-    const client = clientOf();
-    const store = redisStore({ client, prefix: randomUUID(), logger });
-    await store.counts();
-    return { store, evalsha: vi.spyOn(client, "evalsha") };
-  }
-
   test("keeps its listeners, and stays open", async () => {
     const client = clientOf();
     const listeners = () => client.eventNames().map((name) => [name, client.listenerCount(name)]);
@@ -57,57 +49,6 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     await store.close();
     expect(listeners()).toEqual(before);
     expect(await client.ping()).toBe("PONG");
-  });
-
-  test("gets one script for up to 200 events that arrive together", async () => {
-    const { store, evalsha } = await watchedStore();
-    const events = Array.from({ length: 210 }, () => eventOf());
-    const conflict = { ...events[0]!, ref: "booking:OTHER" };
-    const added = await Promise.all([...events, events[0]!, conflict].map((event) => store.add(event)));
-    expect(added).toEqual([...Array(210).fill("added"), "duplicate", "conflict"]);
-    // 200 events, then 10 and the duplicate, then the conflict.
-    expect(evalsha).toHaveBeenCalledTimes(3);
-    const listed = await store.list({ limit: 300 });
-    expect(listed.map(({ eventId }) => eventId).reverse()).toEqual(events.map(({ eventId }) => eventId));
-    await store.close();
-  });
-
-  test("gets an event at once if no other call runs, and otherwise with the events that have arrived", async () => {
-    const { store, evalsha } = await watchedStore();
-    const someMicrotasks = async () => {
-      for (let turn = 0; turn < 20; turn++) await undefined;
-    };
-    const first = store.add(eventOf());
-    await someMicrotasks();
-    expect(evalsha).toHaveBeenCalledOnce();
-    const second = store.add(eventOf());
-    await someMicrotasks();
-    const third = store.add(eventOf());
-    expect(await Promise.all([first, second, third])).toEqual(Array(3).fill("added"));
-    expect(evalsha).toHaveBeenCalledTimes(2);
-    await store.close();
-  });
-
-  test("gets new events, duplicates and events of other sources together", async () => {
-    const client = clientOf();
-    const prefix = randomUUID();
-    const [store, other] = [
-      redisStore({ client, prefix, logger }),
-      redisStore({ url: plain!.url, prefix, logger }),
-    ];
-    const known = eventOf("booking:KNOWN");
-    await store.add({ ...known, source: "reconcile" });
-    const woken = vi.fn();
-    other.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    woken.mockClear();
-    const events = [eventOf("booking:B"), { ...eventOf("booking:C"), source: "reconcile" as const }, known];
-    const added = await Promise.all(events.map((event) => store.add(event)));
-    expect(added).toEqual(["added", "added", "duplicate"]);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    expect(await store.lastReceivedAt()).toBeInstanceOf(Date);
-    await other.close();
-    await store.close();
   });
 
   test("is connected by the first call if it is lazy", async () => {
@@ -179,12 +120,12 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     for (const event of [eventOf(), eventOf("booking:B")]) await store.add(event);
     const [claim] = await store.claim({ ...CLAIM, limit: 1 });
     await store.settle({ ...claim!, lease: "none" }, DONE);
-    let lost = proxy.loseNextAnswer();
+    let { lost } = proxy.loseAnswer(1);
     const settling = store.settle(claim!, DONE).catch(() => "lost");
     await lost;
     expect(await settling).toBe("lost");
     expect(await store.settle(claim!, DONE)).toBe(true);
-    lost = proxy.loseNextAnswer();
+    ({ lost } = proxy.loseAnswer(1));
     const claiming = store.claim(CLAIM).catch(() => "lost");
     await lost;
     expect(await claiming).toBe("lost");

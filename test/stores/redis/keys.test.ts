@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "./event.ts";
+import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "../event.ts";
 
 const own = await startOwnRedis({ args: ["--appendonly", "no"] });
 const admin = own && new Redis(own.url);

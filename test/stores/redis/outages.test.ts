@@ -1,15 +1,16 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
+import { join } from "node:path";
 import { inspect } from "node:util";
 import { Redis } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
-import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
-import { createWebhookHandler } from "../../../src/webhooks/handler.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "./event.ts";
-import { createProxy } from "./proxy.ts";
+import { CLAIM, DONE, eventOf, RETRY, silent } from "../event.ts";
+import { createProxy } from "../every/proxy.ts";
+import { startProcess } from "../processes.ts";
 
 const own = await startOwnRedis();
 afterAll(() => own?.close());
@@ -21,13 +22,6 @@ function open(options: RedisStoreOptions): EventStore {
   const store = redisStore({ prefix: `outages-${stores}`, logger: silent, ...options });
   onTestFinished(() => store.close());
   return store;
-}
-
-/** Loads the scripts. The first call of a script takes two answers: NOSCRIPT, and then the result. */
-async function loadScripts(store: EventStore): Promise<void> {
-  const [claim] = await store.claim(CLAIM);
-  expect(claim).toBeUndefined();
-  await store.settle({ ...eventOf(), lease: "none" } as ClaimedEvent, DONE);
 }
 
 /** Returns the error of a promise that must reject. */
@@ -56,16 +50,6 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     expect(await store.settle(claims[1]!, DONE)).toBe(true);
     expect(await store.settle(claims[0]!, DONE)).toBe(true);
   }, 60_000);
-
-  test("gets scripts again that it has forgotten", async () => {
-    const store = open({ url });
-    await store.add(eventOf());
-    const admin = new Redis(url);
-    await admin.script("FLUSH");
-    expect(await store.add(eventOf())).toBe("added");
-    expect(await store.counts()).toMatchObject({ pending: 2 });
-    admin.disconnect();
-  });
 
   test("makes calls reject in time while it is frozen, and calls work again afterwards", async () => {
     const commandTimeout = 300;
@@ -96,34 +80,6 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
   }, 30_000);
 
-  test("makes the handler answer 503 while it is frozen, and 200 afterwards", async () => {
-    const store = open({ url, commandTimeout: 200 });
-    const client = { bookings: {}, listings: {} } as never;
-    const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, logger: silent });
-    const { eventId, timestamp } = eventOf();
-    const body = JSON.stringify({ eventId, timestamp, bookingCode: "HX3K9" });
-    const receive = () => webhooks.receive({ method: "POST", url: "/", headers: {}, body });
-    process.kill(own!.pid, "SIGSTOP");
-    try {
-      expect(await receive()).toMatchObject({ status: 503, headers: { "retry-after": expect.any(String) } });
-    } finally {
-      process.kill(own!.pid, "SIGCONT");
-    }
-    await vi.waitFor(async () => expect((await receive()).status).toBe(200), 10_000);
-    await webhooks.close();
-  }, 30_000);
-
-  test("close waits for calls that were made before it", async () => {
-    for (const first of [true, false]) {
-      const store = redisStore({ url, prefix: "closing", logger: silent });
-      if (!first) await store.counts();
-      const calls = Promise.all([store.add(eventOf(null)), store.add(eventOf(null)), store.counts()]);
-      await store.close();
-      expect(await calls).toMatchObject(["added", "added", {}]);
-      await expect(store.counts()).rejects.toThrow("The event store is closed.");
-    }
-  });
-
   test("close does not wait for a frozen server", async () => {
     const store = open({ url, commandTimeout: 200 });
     await store.counts();
@@ -135,28 +91,6 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     } finally {
       process.kill(own!.pid, "SIGCONT");
     }
-  });
-
-  test.each([
-    ["its memory is full", ["maxmemory", "1", "0"], /OOM|memory is full \(maxmemory\)/],
-    ["it is a replica that cannot write", ["replicaof", "127.0.0.1 1", "no one"], /replica/],
-  ])("%s: the error says so, and later calls work", async (_, [name = "", bad = "", good = ""], told) => {
-    const store = open({ url });
-    await store.add(eventOf());
-    const admin = new Redis(url);
-    const set = (value: string) =>
-      name === "replicaof" ? admin.call(name, ...value.split(" ")) : admin.config("SET", name, value);
-    await set(bad);
-    try {
-      const error = await errorOf(store.add(eventOf()));
-      expect(error.message).toMatch(told);
-      expect(error.cause).toBeInstanceOf(Error);
-    } finally {
-      await set(good);
-      admin.disconnect();
-    }
-    expect(await store.add(eventOf())).toBe("added");
-    expect(await store.counts()).toMatchObject({ pending: 2 });
   });
 
   test("with full memory, rejects add, and allows claim, renew, settle and prune", async () => {
@@ -270,19 +204,6 @@ test.skipIf(own === undefined)("after FLUSHALL, calls reject until a process is 
 });
 
 describe.skipIf(own === undefined)("a lost connection", () => {
-  test("makes running calls reject at once, and later calls use a new connection", async () => {
-    const proxy = await createProxy(url);
-    const store = open({ url: proxy.url, commandTimeout: 60_000 });
-    await store.add(eventOf());
-    for (let round = 0; round < 3; round += 1) {
-      const lost = proxy.loseNextAnswer();
-      const call = errorOf(store.counts());
-      await lost;
-      expect((await call).message).toMatch(/connection/i);
-      expect(await store.counts()).toMatchObject({ pending: 1 });
-    }
-  });
-
   test("that only stops answering is closed after one call", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url, commandTimeout: 1000 });
@@ -317,110 +238,27 @@ describe.skipIf(own === undefined)("a lost connection", () => {
     await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ pending: 0 }), 10_000);
   }, 40_000);
 
-  test("is replaced once, even if many calls time out at the same time", async () => {
-    const proxy = await createProxy(url);
-    const store = open({ url: proxy.url, commandTimeout: 400 });
-    await store.add(eventOf());
-    proxy.stall();
-    const again = () =>
-      store.counts().then(
-        () => expect.fail("it was answered"),
-        () => store.counts(),
-      );
-    for (const { pending } of await Promise.all([again(), again(), again()])) expect(pending).toBe(1);
-    expect(proxy.connections).toBe(2);
-  });
-
-  test("after CLIENT KILL, calls and notifications work again", async () => {
-    const store = open({ url });
-    const woken = vi.fn();
-    store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    const admin = new Redis(url);
-    await admin.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-    await admin.call("CLIENT", "KILL", "TYPE", "pubsub");
-    admin.disconnect();
-    woken.mockClear();
-    await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"));
-    // After a reconnect, the store checks once for notifications that it missed.
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
-    await vi.waitFor(async () => {
-      woken.mockClear();
-      await other.add(eventOf(null));
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 200);
-    }, 5000);
-    await other.close();
-  }, 20_000);
-
-  test("a settle whose answer was lost counts once, and a repeated settle returns true", async () => {
-    const proxy = await createProxy(url);
-    const store = open({ url: proxy.url });
-    await loadScripts(store);
-    const outcomes = [
-      DONE,
-      PARKED,
-      { ...RETRY, in: 60_000 },
-      { ...RETRY, in: 60_000, counted: false, reason: "unavailable" },
-      { state: "released" },
-    ] as const;
-    for (const [index, outcome] of outcomes.entries()) {
-      const event = eventOf(`booking:${index}`);
-      await store.add(event);
-      const [claim] = await store.claim(CLAIM);
-      const lost = proxy.loseNextAnswer();
-      const call = errorOf(store.settle(claim!, outcome));
-      await lost;
-      await call;
-      const settled = await store.get(event.eventId);
-      expect(settled?.state).toBe(outcome.state === "released" ? "pending" : outcome.state);
-      expect(await store.settle(claim!, { ...outcome })).toBe(true);
-      expect(await store.get(event.eventId)).toEqual(settled);
-      if (outcome.state !== "released") continue;
-      const [again] = await store.claim(CLAIM);
-      expect(await store.settle(claim!, outcome)).toBe(false);
-      await store.settle(again!, DONE);
-    }
-    expect(await store.snapshotOf("booking:0")).toMatchObject({ sequence: 1 });
-  });
-
-  test("the next claim releases the events of a claim whose answer was lost, and no attempt counts", async () => {
-    const proxy = await createProxy(url);
-    const store = open({ url: proxy.url });
-    const other = redisStore({ url, prefix: `outages-${stores}`, logger: silent });
-    await store.add(eventOf("booking:A"));
-    const [theirs] = await other.claim(CLAIM);
-    const event = eventOf("booking:B");
-    await store.add(event);
-    const lost = proxy.loseNextAnswer();
-    const call = errorOf(store.claim(CLAIM));
-    await lost;
-    await call;
-    expect(await store.get(event.eventId)).toMatchObject({ state: "processing", attempts: 1 });
-    const claims = await store.claim(CLAIM);
-    expect(claims.map(({ eventId, attempts }) => [eventId, attempts])).toEqual([[event.eventId, 1]]);
-    // The store returns its own lost claim only once, and never a claim of another store.
-    expect(await store.claim(CLAIM)).toEqual([]);
-    expect(await store.settle(claims[0]!, DONE)).toBe(true);
-    expect(await other.settle(theirs!, DONE)).toBe(true);
-    await other.close();
-  });
-
-  test("an add whose answer was lost wakes subscribers, and is a duplicate when it is repeated", async () => {
+  test("an add whose answer was lost wakes subscribers", async () => {
     const proxy = await createProxy(url);
     const store = open({ url: proxy.url });
     const woken = vi.fn();
     store.subscribe?.(woken);
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
     await store.counts();
-    const event = eventOf();
     woken.mockClear();
-    const lost = proxy.loseNextAnswer();
-    const call = errorOf(store.add(event));
+    const { lost } = proxy.loseAnswer(1);
+    const call = errorOf(store.add(eventOf()));
     await lost;
-    await call;
-    expect(await store.add(event)).toBe("duplicate");
+    expect((await call).message).toMatch(/connection/i);
     await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+  });
+
+  test("does not keep a process alive whose server is out of reach", async () => {
+    const child = startProcess(join(import.meta.dirname, "idle.ts"), { url: "redis://127.0.0.1:1" });
+    const { code, output } = await child.ended;
+    expect(output).toContain("could not be reached within 1000 ms");
+    expect(output).not.toContain("holds it open");
+    expect(code).toBe(0);
   });
 });
 

@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
-import { CLAIM, DONE, eventOf, silent } from "./event.ts";
+import { CLAIM, DONE, eventOf, silent } from "../event.ts";
 
 const own = await startOwnRedis();
 const admin = own && new Redis(own.url);

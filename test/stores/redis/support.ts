@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll } from "vitest";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
 import { deleteKeys, redisUrl } from "../../support/redis-server.ts";
-import { silent } from "./event.ts";
+import { silent } from "../event.ts";
 
 export const url = await redisUrl();
 

@@ -1,7 +1,7 @@
 import { describe, expect, onTestFinished, test } from "vitest";
 import { Connection } from "../../../src/stores/redis/redis-connection.ts";
 import { RedisStore } from "../../../src/stores/redis/redis-store.ts";
-import { CLAIM, DONE, eventOf } from "./event.ts";
+import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createPrefixes, url } from "./support.ts";
 
 const prefix = createPrefixes();

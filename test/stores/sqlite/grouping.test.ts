@@ -1,3 +1,5 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
@@ -8,9 +10,9 @@ import { createFiles, stopClock } from "./support.ts";
 const files = createFiles();
 
 /** Makes a store. The test can watch its transactions, and can make them fail. */
-function watched() {
+function watched(busyTimeout = 300) {
   const db = new DatabaseSync(files.path());
-  const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 300 });
+  const store = sqliteStore(db, { durability: "process-crash", busyTimeout });
   const said: string[] = [];
   const exec = db.exec.bind(db);
   let before: (sql: string) => void = () => {};
@@ -109,41 +111,16 @@ describe("calls of the same moment", () => {
     expect(commits() - before).toBe(3);
     await store.close();
   });
-
-  test("a claim that finds no event begins no transaction", async () => {
-    const { store, said } = watched();
-    await store.claim(CLAIM);
-    expect(said).toEqual([]);
-    await store.close();
-  });
-});
-
-describe("when a group of calls fails", () => {
-  test("calls reject if the disk is full, and earlier events are kept", async () => {
-    const { store, db } = watched();
-    await store.add(eventOf());
-    const { page_count } = db.prepare("PRAGMA page_count").get() as { page_count: number };
-    db.exec(`PRAGMA max_page_count = ${page_count}`);
-    const big = () => ({ ...eventOf(), notification: JSON.stringify("x".repeat(60_000)) });
-    const answers = await Promise.allSettled([store.add(big()), store.add(big())]);
-    for (const answer of answers) {
-      expect(answer).toMatchObject({
-        status: "rejected",
-        reason: { name: "StayhookError", message: expect.stringContaining("database or disk is full") },
-      });
-    }
-    expect(await store.counts()).toMatchObject({ pending: 1 });
-    db.exec("PRAGMA max_page_count = 1000000");
-    expect(await store.add(big())).toBe("added");
-    await store.close();
-  });
 });
 
 describe("while the file is busy", () => {
-  test("calls wait, and do not block timers or reads", async () => {
-    const { store, db } = watched();
-    const other = new DatabaseSync(db.prepare("PRAGMA database_list").get()?.file as string);
-    other.exec("BEGIN IMMEDIATE");
+  test("calls wait for another process, and do not block timers or reads", async () => {
+    const { store, db } = watched(60_000);
+    const path = String(db.prepare("PRAGMA database_list").get()?.file);
+    const script = `const db = new (require("node:sqlite").DatabaseSync)(process.argv[1]);
+      db.exec("PRAGMA busy_timeout = 5000; BEGIN EXCLUSIVE"); console.log("locked"); process.stdin.resume().on("end", () => db.close())`;
+    const child = spawn(process.execPath, ["-e", script, path], { stdio: ["pipe", "pipe", "ignore"] });
+    await once(child.stdout, "data");
     let settled = false;
     const added = store.add(eventOf()).finally(() => {
       settled = true;
@@ -154,9 +131,8 @@ describe("while the file is busy", () => {
       expect(await store.counts()).toMatchObject({ pending: 0 });
     }
     expect(settled).toBe(false);
-    other.exec("ROLLBACK");
+    child.stdin.end();
     expect(await added).toBe("added");
-    other.close();
     await store.close();
   });
 
@@ -167,7 +143,7 @@ describe("while the file is busy", () => {
     [undefined, "which Deno leaves out", "database is locked"],
     [undefined, "which Deno leaves out", "database table is locked: events"],
   ])("a call with error code %s, %s, is tried again", async (errcode, _, message) => {
-    const { store, beforeExec } = watched();
+    const { store, beforeExec } = watched(60_000);
     let failures = 3;
     beforeExec((sql) => {
       if (sql === "BEGIN IMMEDIATE" && failures-- > 0) throw sqliteError(errcode, message);

@@ -169,16 +169,6 @@ describe("the user's own DatabaseSync", () => {
     db.close();
   });
 
-  test("may be in memory", async () => {
-    const db = new DatabaseSync(":memory:");
-    const store = sqliteStore(db);
-    await store.add(eventOf());
-    const [claim] = await store.claim(CLAIM);
-    expect(await store.settle(claim!, DONE)).toBe(true);
-    await store.close();
-    db.close();
-  });
-
   test("makes calls reject if the user closes it too early, but the store's close resolves", async () => {
     const db = new DatabaseSync(files.path());
     const store = sqliteStore(db);
@@ -238,14 +228,6 @@ describe("the schema", () => {
     await store.close();
     expect(db.prepare("SELECT value FROM stayhook_meta WHERE name = 'schema'").get()).toEqual({ value: "3" });
     db.close();
-  });
-
-  test("is created once if several connections open a file at the same time", async () => {
-    const path = files.path();
-    const stores = [sqliteStore(path), sqliteStore(path)];
-    await stores[0]!.add(eventOf());
-    expect(await stores[1]!.counts()).toMatchObject({ pending: 1 });
-    for (const store of stores) await store.close();
   });
 
   test("does not change the file's user_version", async () => {

@@ -45,19 +45,6 @@ test("a notification gets 503 while the disk is full, and recorded events are ke
   await close();
 });
 
-test("a notification gets 503 while the file is locked, or after the database was closed", async () => {
-  const { db, receive, close } = received();
-  const other = new DatabaseSync(String(db.prepare("PRAGMA database_list").get()?.file));
-  other.exec("BEGIN EXCLUSIVE");
-  expect(await receive()).toBe(503);
-  other.exec("ROLLBACK");
-  other.close();
-  expect(await receive()).toBe(200);
-  db.close();
-  expect(await receive()).toBe(503);
-  await close();
-});
-
 test("a write of event.atomically that returns a promise fails the attempt, and commits nothing", async () => {
   const { db, store, webhooks, receive, close } = received({
     "booking.Confirmed": ({ atomically }) => {

@@ -6,9 +6,9 @@ import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { onTestFinished, type TestContext, vi } from "vitest";
+import type { WorkerPlace } from "../../stores/every/stores.ts";
 import { History } from "./history.ts";
 import type { MachineOptions } from "./machine.ts";
-import type { StorePlace } from "./store-place.ts";
 
 const program = join(import.meta.dirname, "machine.ts");
 
@@ -25,7 +25,7 @@ export interface Machine {
 
 /** Several processes on one store. All of them log their actions to one file. The processes end with the test. */
 export class Cluster {
-  readonly #place: StorePlace;
+  readonly #place: WorkerPlace;
   readonly #log: string;
   readonly #history: History;
   readonly #leaseDuration: number;
@@ -39,7 +39,7 @@ export class Cluster {
    * @param context - context of a concurrent test
    */
   constructor(
-    place: StorePlace,
+    place: WorkerPlace,
     options: { readonly leaseDuration: number; readonly work: number },
     { onTestFinished: finish }: Pick<TestContext, "onTestFinished"> = { onTestFinished },
   ) {

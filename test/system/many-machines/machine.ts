@@ -6,11 +6,12 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { toNodeHandler } from "../../../src/adapters/node.ts";
 import { createWebhookHandler, StayhookClient } from "../../../src/index.ts";
 import type { EventStore } from "../../../src/stores/index.ts";
-import { openStore, type StorePlace } from "./store-place.ts";
+import { openPlace } from "../../stores/every/open-place.ts";
+import type { WorkerPlace } from "../../stores/every/stores.ts";
 
 export interface MachineOptions {
   readonly role: "web" | "worker";
-  readonly place: StorePlace;
+  readonly place: WorkerPlace;
   /** The file that all machines write to, line by line. */
   readonly log: string;
   /** How far the clock is ahead of the clocks of the other machines, in ms. */
@@ -48,7 +49,7 @@ async function callback(eventId: string, bookingCode: string, signal: AbortSigna
   }
 }
 
-const store: EventStore = openStore(place);
+const { store } = await openPlace(place);
 const warned = (message: string) => {
   // The event id helps to explain a failed test.
   const [eventId = ""] = /[0-9a-f-]{36}/.exec(message) ?? [];
@@ -62,14 +63,14 @@ const webhooks = createWebhookHandler({
     fetch: async (url) =>
       Response.json({ bookingCode: new URL(url).pathname.split("/").at(-1), status: "Confirmed" }),
   }),
-  store,
+  store: store as EventStore,
   verify: () => true,
   autoStart: false,
   // A recheck would count as one more event.
   recheckAfter: false,
   leaseDuration,
   // MariaDB frees the locks of a frozen process after 2 s, so allow more than that.
-  replyWithin: place.kind === "mysql" ? 10_000 : 2000,
+  replyWithin: place.name === "MySQL" ? 10_000 : 2000,
   backoff: () => 200,
   logger,
   observe: (event) => {

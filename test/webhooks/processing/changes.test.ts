@@ -1,16 +1,11 @@
-import { memoryStore, type WebhookEvent } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { memoryStore, StayhookClient, type WebhookEvent } from "stayhook";
+import { describe, expect, test } from "vitest";
+import * as z from "zod";
 import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/record.ts";
-import { handlerOf, notificationOf } from "../support.ts";
+import { advance, handlerOf, notificationOf, type platformOf, useFakeTime } from "../support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime();
 
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const nights = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
 
 /** Delivers a notification for each state of booking A1. Returns the events that the callback got. */
@@ -73,6 +68,51 @@ describe("an event tells what changed", () => {
       ["status", "checkIn", "checkOut", "listingId"],
       ["listingId"],
     ]);
+  });
+
+  describe("if the user's model keeps none of the fields", () => {
+    const short = z.object({ bookingCode: z.string(), status: z.string() });
+    const shortOf = (platform: Pick<ReturnType<typeof platformOf>, "fetch">) =>
+      new StayhookClient({
+        baseUrl: "https://platform.example",
+        accessToken: "secret-token",
+        fetch: platform.fetch as never,
+        models: { booking: short as never },
+      });
+
+    test("because the fields are read as the platform sent them", async () => {
+      const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-05", listingId: "7" }], {
+        clientOf: shortOf,
+      });
+      expect(events[0]?.booking).toEqual({ bookingCode: "A1", status: "Confirmed" });
+      expect(events[1]?.changes).toEqual({ checkOut: { from: "2026-07-04", to: "2026-07-05" } });
+      expect(record?.snapshot.fields).toEqual({ ...nights, checkOut: "2026-07-05" });
+    });
+
+    test("also for events that share one read", async () => {
+      const events: Record<string, unknown>[] = [];
+      const on = { fallback: (event: WebhookEvent) => void events.push(event as never) };
+      const { webhooks, platform, deliver, store } = handlerOf({
+        on,
+        autoStart: false,
+        clientOf: shortOf,
+      });
+      platform.booking("A1", "Confirmed", nights);
+      for (const _ of [1, 2, 3]) await deliver(notificationOf({ bookingCode: "A1" }));
+      await advance(1);
+      await webhooks.drain();
+      expect(platform.reads).toHaveLength(1);
+      expect(events.map(({ changed }) => changed)).toEqual([true, false, false]);
+      expect((await store.snapshotOf("booking:A1"))?.snapshot.fields).toEqual(nights);
+    });
+
+    test("and `track` gets the booking of the model", async () => {
+      const { record } = await play([nights], {
+        clientOf: shortOf,
+        track: { booking: (booking) => ({ fields: Object.keys(booking).join() }) },
+      });
+      expect(record?.snapshot.fields).toEqual({ fields: "bookingCode,status", checkOut: "2026-07-04" });
+    });
   });
 
   test("if the name of a listing changes", async () => {

@@ -1,17 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { memoryStore, type WebhookEvent } from "stayhook";
 import type { StoredEvent } from "stayhook/store";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { handlerOf, notificationOf } from "../support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { advance, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers({ now: new Date("2026-05-01T12:00:00Z") });
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime(new Date("2026-05-01T12:00:00Z"));
 
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const rechecksOf = async (store: { list(o: { limit: number; source: "recheck" }): Promise<StoredEvent[]> }) =>
   store.list({ limit: 100, source: "recheck" });
 

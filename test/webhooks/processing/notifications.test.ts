@@ -1,18 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { memoryStore, type WebhookEvent } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { handlerOf, notificationOf } from "../support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { advance, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
 
-beforeEach(() => {
-  vi.useFakeTimers({ now: NOW });
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+useFakeTime(NOW);
 
 /** Makes a handler for booking A1 and listing 7, and collects the events of its callback. */
 function collecting(options: Parameters<typeof handlerOf>[0] = {}) {

@@ -1,17 +1,10 @@
 import { memoryStore, type WebhookEvent } from "stayhook";
 import type { ClaimedEvent } from "stayhook/store";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
-import { clientOf, handlerOf, notificationOf, platformOf } from "../support.ts";
+import { advance, clientOf, handlerOf, notificationOf, platformOf, useFakeTime } from "../support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
-
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
+useFakeTime();
 
 /** Makes a handler with pending notifications of booking A1. Nothing is processed until `drain`. */
 async function waiting(count: number, options: Parameters<typeof handlerOf>[0] = {}) {

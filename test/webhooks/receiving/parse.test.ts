@@ -184,8 +184,8 @@ describe("a malformed body", () => {
       eventId.map((id) => id.replaceAll("-", "")),
       eventId.map((id) => `g${id.slice(1)}`),
     ),
-    bookingCode: fc.oneof(
-      fc.constantFrom(
+    bookingCode: fc.constantFrom(
+      ...[
         "",
         ".",
         "..",
@@ -199,25 +199,10 @@ describe("a malformed body", () => {
         "HX\u0000",
         "HX\n1",
         "HX\u007f",
-      ),
+      ],
     ),
-    listingId: fc.oneof(
-      fc.constantFrom(
-        "",
-        "x",
-        "1.5",
-        "-",
-        true,
-        [],
-        {},
-        [1],
-        1.5,
-        2 ** 53,
-        "9007199254740992",
-        "1e3",
-        "0x10",
-        " 7",
-      ),
+    listingId: fc.constantFrom(
+      ...["", "x", "1.5", "-", true, [], {}, [1], 1.5, 2 ** 53, "9007199254740992", "1e3", "0x10", " 7"],
     ),
   };
   const fields = Object.entries(wrongFields) as [string, fc.Arbitrary<unknown>][];
@@ -244,15 +229,6 @@ describe("a malformed body", () => {
         expect(parseBody(`[${text}]`, undefined).ok).toBe(false);
       }),
     );
-  });
-
-  it("is never recorded if it is not UTF-8", () => {
-    const bytes = bytesOf(JSON.stringify({ ...bookingNotification, bookingCode: "HX-?" }));
-    const broken = Uint8Array.from(bytes, (byte) => (byte === 0x3f ? 0xe9 : byte));
-    expect(parseBody(broken, undefined)).toEqual({
-      ok: false,
-      issues: [{ path: [], message: "is not UTF-8" }],
-    });
   });
 });
 

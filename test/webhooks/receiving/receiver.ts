@@ -1,3 +1,4 @@
+import { afterEach, beforeEach, expect, vi } from "vitest";
 import { Log, type LogEntry } from "../../../src/logger.ts";
 import type { NewEvent } from "../../../src/stores/event-store.ts";
 import type { ReceiveObservation } from "../../../src/webhooks/receiving/answers.ts";
@@ -58,6 +59,38 @@ export function harness(options: Partial<ReceiverOptions> = {}): Harness {
       ...request,
     });
   return { receive, added, seen, log, post };
+}
+
+/** Returns the status that a receiver with these options answers to a request. */
+export const statusOf = async (request: Partial<ReceiveRequest>, options?: Partial<ReceiverOptions>) =>
+  (await harness(options).post(request)).result.status;
+
+/** Gives each test a clock that the test moves. Fails if a test leaves an unhandled rejection. */
+export function useFakeTime(): void {
+  const unhandled = vi.fn();
+  beforeEach(() => {
+    process.on("unhandledRejection", unhandled);
+    vi.useFakeTimers();
+  });
+  afterEach(async () => {
+    vi.useRealTimers();
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    process.off("unhandledRejection", unhandled);
+    expect(unhandled).not.toHaveBeenCalled();
+  });
+}
+
+/** Moves the clock, and returns the result that comes after `ms`. Fails if it comes earlier or later. */
+export async function resultAfter(ms: number, answer: ReturnType<Receiver>) {
+  let answered = false;
+  void answer.finally(() => {
+    answered = true;
+  });
+  await vi.advanceTimersByTimeAsync(ms - 5);
+  expect(answered).toBe(false);
+  await vi.advanceTimersByTimeAsync(10);
+  expect(answered).toBe(true);
+  return (await answer).result;
 }
 
 /** Makes a stream that counts the requested chunks, and tells whether it was canceled. */

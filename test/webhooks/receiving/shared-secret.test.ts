@@ -45,6 +45,7 @@ describe("in the query", () => {
     [false, `/hooks?key=${encoded}&key=wrong`],
     [false, `/hooks?key=wrong&key=${encoded}`],
     [false, `/hooks?key[]=${encoded}`],
+    [false, `/hooks??key=${encoded}`],
     [false, "/hooks?key=%zz"],
     [false, ""],
   ])("%s: %s", async (expected, url) => {
@@ -131,11 +132,8 @@ describe("the secret", () => {
     },
   );
 
-  it("is missing where there are no options at all", () => {
-    expect(() => sharedSecret(undefined as never)).toThrow(InvalidArgumentError);
-  });
-
   it("is in exactly one place", () => {
+    expect(() => sharedSecret(undefined as never)).toThrow(InvalidArgumentError);
     for (const places of [
       {},
       { query: "key", header: "x" },
@@ -197,20 +195,6 @@ describe("the secret", () => {
       }),
     );
   });
-});
-
-it("takes a parameter by its whole name, a question mark before it too", async () => {
-  const verify = sharedSecret({ query: "key", secret: "geheim" });
-  const ask = (url: string) =>
-    verify({
-      method: "POST",
-      url,
-      headers: new Headers(),
-      topic: undefined,
-      rawBody: async () => new Uint8Array(),
-    });
-  expect(await ask("/hooks?key=geheim")).toBe(true);
-  expect(await ask("/hooks??key=geheim")).toBe(false);
 });
 
 it("refuses a misspelled option, and says which was meant", () => {

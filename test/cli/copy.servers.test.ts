@@ -1,0 +1,157 @@
+import { join } from "node:path";
+import pg from "pg";
+import { postgresStore } from "stayhook/postgres";
+import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore, RecordSnapshot } from "stayhook/store";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { readState, writeState } from "../../src/reconcile/state.ts";
+import { postgresUrl } from "../support/postgres-server.ts";
+import { cli, directory } from "./support.ts";
+
+const EVENTS = Number(process.env.STAYHOOK_COPY_EVENTS ?? 1200);
+const LONG = 60_000;
+const url = await postgresUrl();
+
+/** Fills a store with events in all states but `processing`. */
+async function fill(store: EventStore<never>): Promise<void> {
+  for (let n = 0; n < EVENTS; n += 100) {
+    await Promise.all(
+      Array.from({ length: 100 }, (_, index) => {
+        const id = n + index;
+        const kind = id % 5 === 4 ? ("timer" as const) : ("webhook" as const);
+        return store.add(
+          {
+            eventId: kind === "timer" ? `stayhook:timer:booking:B${id}:Door` : `event-${id}`,
+            ref: id % 7 === 6 ? null : `booking:B${id % 400}`,
+            source: kind,
+            topic: id % 2 ? "bookings" : null,
+            timestamp: "2026-05-01T12:00:00.000Z",
+            notification: JSON.stringify({ id, text: "ä\u0000" }),
+          },
+          { dueIn: kind === "timer" ? 3_600_000 : 0 },
+        );
+      }),
+    );
+  }
+  for (let round = 0; round < 4; round += 1) {
+    const claims = await store.claim({ limit: EVENTS / 6, leaseDuration: LONG, worker: "web-1:7" });
+    await Promise.all(
+      claims.map((claim, index) => {
+        const failure = { reason: "callback" as const, entry: { duration: 5, error: "no" } };
+        if (index % 4 === 0) return store.settle(claim, { state: "parked", ...failure });
+        if (index % 4 === 1)
+          return store.settle(claim, { state: "retrying", in: LONG, counted: true, ...failure });
+        const snapshot = { status: "Confirmed", fields: { checkIn: "2026-07-01", n: index } };
+        return store.settle(claim, {
+          state: "done",
+          type: "booking.Confirmed",
+          entry: { duration: 3 },
+          record: claim.ref === null ? undefined : { snapshot, changed: true },
+        });
+      }),
+    );
+  }
+}
+
+async function contentOf(store: EventStore<never>) {
+  const events = await store.list({ limit: 2 * EVENTS });
+  const snapshots: RecordSnapshot[] = [];
+  for await (const snapshot of store.snapshots()) snapshots.push(snapshot);
+  return {
+    events,
+    counts: await store.counts(),
+    snapshots: snapshots.sort((a, b) => (a.ref < b.ref ? -1 : 1)),
+    lastReceivedAt: await store.lastReceivedAt(),
+  };
+}
+
+describe("stayhook copy", () => {
+  test.skipIf(!url)(
+    "takes a subscriber from SQLite to PostgreSQL and back",
+    { timeout: 600_000 },
+    async () => {
+      const folder = directory();
+      const [first, last] = [join(folder, "first.db"), join(folder, "last.db")];
+      const schema = `copy_${process.pid}_${Date.now()}`;
+      const pool = new pg.Pool({ connectionString: url as string, max: 1 });
+      onTestFinished(async () => {
+        await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+        await pool.end();
+      });
+      const source = sqliteStore(first);
+      await fill(source as EventStore<never>);
+      await writeState(source, await readState(source), {
+        ...{
+          owner: "dead",
+          lease: 60_000,
+          elapsed: 5000,
+          complete: true,
+          after: "booking:B3",
+          learned: true,
+        },
+      });
+      const before = await contentOf(source as EventStore<never>);
+      await source.close();
+
+      for (const again of [false, true]) {
+        const { code, stdout, stderr } = await cli(
+          ["copy", "--from", first, "--to", url as string, "--schema", schema, "--json"],
+          {},
+        );
+        expect([code, stderr, again]).toEqual([0, "", again]);
+        expect(JSON.parse(stdout)).toEqual({ events: EVENTS, snapshots: before.snapshots.length });
+      }
+      const middle = postgresStore({ connectionString: url as string, schema });
+      expect(await contentOf(middle as EventStore<never>)).toEqual(before);
+      const place = await readState(middle);
+      expect(place.state).toMatchObject({ owner: null, complete: true, after: "booking:B3", learned: true });
+      expect(place.sinceBegun).toBeGreaterThanOrEqual(5000);
+      expect(await middle.add({ ...before.events[0]!, notification: null })).toBe("duplicate");
+      await middle.close();
+
+      const back = await cli(["copy", "--from", url as string, "--to", last, "--schema", schema]);
+      expect([back.stderr, back.stdout]).toEqual(["", expect.stringContaining(`${EVENTS} events`)]);
+      const store = sqliteStore(last);
+      expect(await contentOf(store as EventStore<never>)).toEqual(before);
+      // Nothing that is done is claimed again, and all that waits is.
+      const waiting = before.events.filter(({ dueAt }) => dueAt !== null && dueAt.getTime() <= Date.now());
+      const claimed = new Set<string>();
+      for (let rounds = 0; rounds < 20; rounds += 1) {
+        for (const claim of await store.claim({ limit: EVENTS, leaseDuration: LONG })) {
+          claimed.add(claim.eventId);
+          await store.settle(claim, { state: "done", type: "unknown", entry: { duration: 1 } });
+        }
+      }
+      expect([...claimed].sort()).toEqual(waiting.map(({ eventId }) => eventId).sort());
+      await store.close();
+    },
+  );
+
+  test("refuses while an event is being processed, and copies an event whose process died", async () => {
+    const folder = directory();
+    const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
+    const store = sqliteStore(from);
+    const event = { ref: "booking:A1", source: "webhook" as const, topic: null, notification: null };
+    await store.add({ ...event, eventId: "a", timestamp: "2026-05-01T12:00:00.000Z" });
+    await store.claim({ limit: 1, leaseDuration: 600 });
+    const refused = await cli(["copy", "--from", from, "--to", to]);
+    expect(refused).toMatchObject({ code: 1 });
+    expect(refused.stderr).toMatch(
+      /processing 1 of the events in the store of --from, such as a\. Stop the app/,
+    );
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    expect(await cli(["copy", "--from", from, "--to", to])).toMatchObject({ code: 0 });
+    await store.close();
+    const copied = sqliteStore(to);
+    expect(await copied.get("a")).toMatchObject({ state: "retrying" });
+    await copied.close();
+  });
+
+  test("names a source that is missing", async () => {
+    const { code, stderr } = await cli("copy --from missing.db --to b.db");
+    expect({ code, stderr }).toEqual({
+      code: 4,
+      stderr: expect.stringMatching(/no file missing\.db.*--from/),
+    });
+  });
+});

@@ -1,0 +1,77 @@
+import { createConnection } from "mysql2/promise";
+import pg from "pg";
+import { mysqlStore } from "stayhook/mysql";
+import { postgresStore } from "stayhook/postgres";
+import { redisStore } from "stayhook/redis";
+import { describe, expect, onTestFinished, test } from "vitest";
+import type { EventStore } from "../../src/stores/event-store.ts";
+import { mysqlUrl } from "../support/mysql-server.ts";
+import { postgresUrl } from "../support/postgres-server.ts";
+import { deleteKeys, redisUrl } from "../support/redis-server.ts";
+import { cli, quiet } from "./support.ts";
+
+const place = `stayhook_cli_${crypto.randomUUID().slice(0, 8)}`;
+const [postgres = "", redis = "", mysql = ""] = [await postgresUrl(), await redisUrl(), await mysqlUrl()];
+const database = mysql && Object.assign(new URL(mysql), { pathname: place }).href;
+const kinds = {
+  PostgreSQL: [
+    postgres,
+    `--schema ${place}`,
+    () => postgresStore({ connectionString: postgres, schema: place }),
+  ],
+  Redis: [redis, `--prefix ${place}`, () => redisStore({ url: redis, prefix: place, logger: quiet })],
+  MySQL: [database, "", () => mysqlStore({ url: database })],
+} as const;
+const cleanUps = {
+  PostgreSQL: async () => {
+    const client = new pg.Client({ connectionString: postgres });
+    await client.connect();
+    await client.query(`DROP SCHEMA IF EXISTS "${place}" CASCADE`);
+    await client.end();
+  },
+  Redis: () => deleteKeys(redis, `{${place}}`),
+  MySQL: async () => void (await inMysql(`DROP DATABASE ${place}`)),
+};
+async function inMysql(text: string) {
+  const connection = await createConnection({ uri: mysql });
+  const [rows] = await connection.query(text);
+  await connection.end();
+  return rows;
+}
+
+describe.each(Object.keys(kinds) as (keyof typeof kinds)[])("in %s", (kind) => {
+  const [url, place, open] = kinds[kind];
+  test.skipIf(url === "")("a typo creates nothing; commands work", async () => {
+    onTestFinished(cleanUps[kind]);
+    if (kind === "MySQL") await inMysql(`CREATE DATABASE ${new URL(database).pathname.slice(1)}`);
+    const events = (line: string) => cli(`events ${line} ${place}`.trim(), { env: { STAYHOOK_STORE: url } });
+    // The second run proves that the first one created nothing.
+    for (let time = 0; time < 2; time += 1) {
+      const typo = await events("ls");
+      expect(typo).toMatchObject({ code: 4, stdout: "" });
+      expect(typo.stderr).toMatch(
+        /There is no event store in the (schema|prefix|database) stayhook_cli_\w+ at /,
+      );
+    }
+    const store = open() as EventStore<unknown>;
+    onTestFinished(() => store.close());
+    const eventId = crypto.randomUUID();
+    const rest = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
+    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    const entry = { duration: 5, reason: "denied", error: "no" } as const;
+    await store.settle(claim!, { state: "parked", reason: "denied", entry });
+    for (const [line, expected] of [
+      ["ls", [expect.objectContaining({ eventId, state: "parked" })]],
+      [
+        `show ${eventId}`,
+        expect.objectContaining({ reason: "denied", history: [expect.objectContaining({ error: "no" })] }),
+      ],
+      ["replay --all --yes", { replayed: 1 }],
+      ["counts", expect.objectContaining({ pending: 1, parked: 0 })],
+    ] as const) {
+      const { code, stdout, stderr } = await events(`${line} --json`);
+      expect({ code, stderr, value: JSON.parse(stdout) }).toEqual({ code: 0, stderr: "", value: expected });
+    }
+  });
+});

@@ -1,0 +1,79 @@
+import { randomUUID } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { getRequestListener } from "@hono/node-server";
+import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { serve } from "../../adapters/served.ts";
+import { driveBookingAndListing, expectRefusals, platform } from "../../examples/support/drive.ts";
+import { SECRET } from "../../examples/support/example.ts";
+
+const print = vi.spyOn(console, "log").mockImplementation(() => {});
+vi.spyOn(console, "warn").mockImplementation(() => {});
+beforeEach(() => {
+  vi.resetModules();
+});
+afterEach(() => {
+  print.mockClear();
+  vi.unstubAllEnvs();
+});
+
+/** The framework passes an object that contains the request. */
+type Context = { readonly request: Request; readonly params: object };
+const routes: Record<string, () => Promise<(context: Context) => Promise<Response>>> = {
+  "sveltekit.ts": async () => (await import("../../../examples/routes/sveltekit.ts")).POST,
+  "react-router.ts": async () => (await import("../../../examples/routes/react-router.ts")).action,
+  "astro.ts": async () => (await import("../../../examples/routes/astro.ts")).POST,
+};
+
+test.each(Object.entries(routes))("%s", { timeout: 60_000 }, async (_, load) => {
+  const sandbox = await platform();
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
+  vi.stubEnv("STAYHOOK_BASE_URL", sandbox.url);
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", sandbox.accessToken);
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  const route = await load();
+  const { store, webhooks } = await import("../../../examples/routes/webhooks.ts");
+  onTestFinished(async () => {
+    await webhooks.close();
+    await store.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const { url } = await serve(getRequestListener((request) => route({ request, params: {} })));
+  const hooks = `${url}/hooks?key=${encodeURIComponent(SECRET)}`;
+  const output = () => print.mock.calls.map((words) => words.join(" ")).join("\n");
+  const said = async (what: string | RegExp) =>
+    vi.waitFor(() => expect(output()).toMatch(what), { timeout: 20_000 });
+  await driveBookingAndListing(sandbox, {
+    hooks,
+    said,
+    get output() {
+      return output();
+    },
+  });
+  await expectRefusals({ url, hooks });
+});
+
+test("Next.js: what follows the answer is given to after", async () => {
+  const kept: Promise<unknown>[] = [];
+  vi.doMock("next/server", () => ({ after: (promise: Promise<unknown>) => void kept.push(promise) }));
+  onTestFinished(() => void vi.doUnmock("next/server"));
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
+  vi.stubEnv("STAYHOOK_BASE_URL", "https://platform.example");
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "t");
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  const { POST } = await import("../../../examples/next/app/hooks/route.ts");
+  const { webhooks } = await import("../../../examples/next/webhooks.ts");
+  onTestFinished(async () => {
+    await webhooks.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const url = `https://subscriber.example/hooks?key=${encodeURIComponent(SECRET)}`;
+  const body = JSON.stringify({ eventId: randomUUID(), timestamp: "2026-05-01T12:00:00Z" });
+  expect((await POST(new Request(url, { method: "POST", body }))).status).toBe(200);
+  expect(kept).toHaveLength(1);
+  await kept[0];
+  expect(await webhooks.health()).toMatchObject({ state: "idle", counts: { done: 1 } });
+});
