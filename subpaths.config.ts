@@ -1,4 +1,7 @@
-/** What the package can be imported as, and where each comes from. tsconfig.json and package.json repeat it. */
+/**
+ * The names that the package can be imported by, and the file of each. `npx node tools/subpaths.ts` makes `exports` of
+ * package.json and `paths` of tsconfig.json from them.
+ */
 export const subpaths = {
   index: "src/index.ts",
   console: "src/console/console.ts",

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import { WebhookNotification } from "../src/models/notification.ts";
-import { Booking, Listing, topics, WebhookConfig } from "../src/models/records.ts";
+import { Booking, Listing, WebhookConfig } from "../src/models/records.ts";
+import { topics } from "../src/models/topics.ts";
 import { documentModel, type Model } from "./model-docs.ts";
 
 const { version } = JSON.parse(readFileSync(join(import.meta.dirname, "../package.json"), "utf8"));

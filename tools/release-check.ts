@@ -1,12 +1,14 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { newestOf } from "./changelog.ts";
+
+/** Matches the newest heading of a changelog with its version and day: `## 0.2.0 (2026-11-22)`. */
+const newest = /^## (\d+\.\d+\.\d+\S*)(?: \((\d{4}-\d{2}-\d{2})\))?$/m;
 
 /** Returns the problems that prevent a release of this checkout, one sentence each. */
 export function releaseProblems(root: string): string[] {
   const read = (file: string) => readFileSync(join(root, file), "utf8");
   const manifest = JSON.parse(read("package.json"));
-  const { version, date } = newestOf(read("CHANGELOG.md"));
+  const [, version, date] = newest.exec(read("CHANGELOG.md")) ?? [];
   const missing = ["repository", "homepage", "bugs"]
     .filter((field) => manifest[field] === undefined)
     .map((field) => `package.json has no \`${field}\`. Set it to the place where you publish the source.`);

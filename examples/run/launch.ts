@@ -10,7 +10,12 @@ import { commandOf } from "./commands.ts";
 
 const SECRET = "s3cret-of-a-test";
 /** Folders to search first for programs: the folder of this Node, and the programs that this repository installs. */
-const programs = [dirname(process.execPath), join(import.meta.dirname, "../../node_modules/.bin")];
+const programs = [
+  dirname(process.execPath),
+  ...["node_modules/.bin", "test/heavy/node_modules/.bin"].map((path) =>
+    join(import.meta.dirname, "../..", path),
+  ),
+];
 
 export interface Launched {
   /** The URL for notifications. */
