@@ -37,8 +37,10 @@ function point(name: Point): void | Promise<void> {
   passed += 1;
   if (passed !== 2) return;
   if (dies) process.kill(process.pid, "SIGKILL");
-  // Long enough for the test to freeze the process, which continues when it wakes.
-  return new Promise<void>((resolve) => process.send?.(name, () => resolve())).then(() => sleep(500));
+  // A process that went on before the test has frozen it could freeze in a transaction that locks all of SQLite.
+  const continued = new Promise<void>((resolve) => process.once("message", () => resolve()));
+  process.send?.(name);
+  return continued;
 }
 
 const { store, run, write, end } = await openPlace(place, standAt?.endsWith("commit") ? point : undefined);
