@@ -97,6 +97,7 @@ export const leases: Cases = {
     equal("second settle() of the first claim", await store.settle(first, handled(first)), false);
     await done(second);
     await add("booking:A");
+    equal("settle() while another event waits", await store.settle(second, parked()), true);
     await claimOne();
     equal("settle() while another event is processed", await store.settle(second, parked()), false);
     equal("the event's state", (await get(event)).state, "done");

@@ -203,10 +203,13 @@ const settle = (further?: typeof FURTHER) => `
   gone AS (DELETE FROM stayhook_records r USING next n WHERE r.ref = n.ref AND n.bare AND n.due_at IS NULL)
   SELECT n, due_at IS NOT NULL AS more FROM next`;
 
-/** The lease of a claim: `held`, `settled` if it ended the attempt and nobody has claimed the record since, or `lost`. */
+/**
+ * The lease of a claim: `held`, `settled` if it ended the attempt and nobody has claimed the record since, or `lost`. A
+ * record whose row was deleted has no lease any more, also if a new event has made its row anew.
+ */
 const stateOfLease = `
   SELECT CASE WHEN r.lease = $2 AND r.lease_end IS NOT NULL AND e.state = 'processing' AND e.lease = $2 THEN 'held'
-    WHEN e.lease = $2 AND e.state <> 'processing' AND (r.lease = $2 OR r.ref IS NULL AND NOT EXISTS (
+    WHEN e.lease = $2 AND e.state <> 'processing' AND (r.lease = $2 OR r.lease IS NULL AND NOT EXISTS (
       SELECT FROM stayhook_events o WHERE o.ref = e.ref AND o.claimed_at > e.claimed_at)) THEN 'settled' ELSE 'lost' END AS lease
   FROM stayhook_events e LEFT JOIN stayhook_records r ON r.ref = e.ref WHERE e.id = $1`;
 
