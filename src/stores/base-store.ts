@@ -451,12 +451,19 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   /** @returns whether the clock was set back, so that times were repaired */
   async #followClock(now: number, sentAt: number): Promise<boolean> {
     const isBehind = this.#isFirstRead
-      ? now < ((await this.lastReceivedAt())?.getTime() ?? 0) - SET_BACK
+      ? now < (await this.#newestReceivedAt()) - SET_BACK
       : this.#clock.isBehind(now, sentAt);
     if (isBehind) await this.doSetBack();
     this.#isFirstRead = false;
     this.#clock.read(now);
     return isBehind;
+  }
+
+  /** Returns when the newest event of any source was recorded, as far as the store knows it, epoch ms. */
+  async #newestReceivedAt(): Promise<number> {
+    const newest = this.doList({}, { before: undefined, limit: 1 });
+    const [notified, { found }] = await Promise.all([this.lastReceivedAt(), newest]);
+    return Math.max(notified?.getTime() ?? 0, found[0]?.receivedAt.getTime() ?? 0);
   }
 
   #remember(lease: string, row: ClaimedRow): void {

@@ -162,15 +162,18 @@ describe("a clock that is set back", () => {
     expect(await store.claim({ ...CLAIM, eventId: "retry" })).toHaveLength(1);
   });
 
-  test("is seen by the first call if it is behind the newest receivedAt", async () => {
-    const store = new MemoryStore();
-    const received = { ...eventOf("booking:A", "1"), state: "retrying", attempts: 1 } as const;
-    const [now, later] = [new Date(), new Date(Date.now() + HOUR)];
-    const row = { ...received, traceparent: null, receivedAt: now, dueAt: later, doneAt: null, type: null };
-    await store.restore({ events: [{ ...row, reason: "callback", history: [] }], snapshots: [] });
-    setBack(10_000);
-    expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "1" }]);
-  });
+  test.each(["webhook", "reconcile"] as const)(
+    "is seen by the first call if it is behind the newest receivedAt of a %s",
+    async (source) => {
+      const store = new MemoryStore();
+      const received = { ...eventOf("booking:A", "1"), source, state: "retrying", attempts: 1 } as const;
+      const [now, later] = [new Date(), new Date(Date.now() + HOUR)];
+      const row = { ...received, traceparent: null, receivedAt: now, dueAt: later, doneAt: null, type: null };
+      await store.restore({ events: [{ ...row, reason: "callback", history: [] }], snapshots: [] });
+      setBack(10_000);
+      expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "1" }]);
+    },
+  );
 });
 
 describe("if the store fails after a claim, while the clock is looked at", () => {
