@@ -55,13 +55,7 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
       error: { code: "fault", message: expect.stringContaining("503") },
     });
     expect(await statuses(3)).toEqual([503, 200, 200]);
-    expect(sandbox.requests.map(({ fault }) => fault?.status)).toEqual([
-      undefined,
-      503,
-      503,
-      undefined,
-      undefined,
-    ]);
+    expect(sandbox.requests.map(({ fault }) => fault?.status ?? 0)).toEqual([0, 503, 503, 0, 0]);
   });
 
   it("does not act on a request that it answers with a status", async () => {
@@ -98,20 +92,17 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     expect((await ask("PATCH", "/v2/webhooks/config/toggle?isActive=true")).status).toBe(404);
     sandbox.faults.set([{ status: 504 }]);
     expect(await statuses(1, "/anything")).toEqual([504]);
+    sandbox.faults.clear();
+    expect(await statuses(1)).toEqual([200]);
+    expect(sandbox.faults.list()).toEqual([]);
   });
 
   it("the first fault that strikes decides", async () => {
-    const { statuses, sandbox } = await start({
-      faults: [
-        { route, status: 500, times: 1 },
-        { route, status: 429, times: 1 },
-      ],
-    });
+    const faults = [500, 429].map((status) => ({ route, status, times: 1 }));
+    const { statuses, sandbox } = await start({ faults });
+    Object.assign(sandbox.faults.list()[0]!, { status: 502 });
     expect(await statuses(3)).toEqual([500, 429, 200]);
-    expect(sandbox.faults.list()).toEqual([
-      { route, status: 500, times: 1 },
-      { route, status: 429, times: 1 },
-    ]);
+    expect(sandbox.faults.list()).toEqual(faults);
   });
 
   it("delays an answer, and advance() ends the delay", async () => {
@@ -145,14 +136,6 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
     // This answer has no body.
     await expect(ask("DELETE", "/v2/webhooks/config")).rejects.toThrow(TypeError);
     expect(sandbox.webhookConfig).toBeUndefined();
-  });
-
-  it("ends with clear()", async () => {
-    const { sandbox, statuses } = await start({ faults: [{ status: 500 }] });
-    expect(await statuses(1)).toEqual([500]);
-    sandbox.faults.clear();
-    expect(await statuses(1)).toEqual([200]);
-    expect(sandbox.faults.list()).toEqual([]);
   });
 });
 
@@ -196,11 +179,7 @@ it("the client recognizes each fault", async () => {
 
 describe("random draws of faults", () => {
   it("of one fault do not depend on other faults", () => {
-    const [one, other] = [{ route: "GET /v2/listings" }, { route }].map((of) => ({
-      ...of,
-      rate: 0.5,
-      status: 503,
-    }));
+    const [one, other] = ["GET /v2/listings", route].map((of) => ({ route: of, rate: 0.5, status: 503 }));
     const strikes = (path: string, faults: ReturnType<typeof createFaults>) =>
       Array.from({ length: 40 }, () => faults.strike("GET", path) !== undefined);
     const both = createFaults(7, [one!, other!]);
@@ -215,11 +194,5 @@ describe("random draws of faults", () => {
     expect(Math.min(...delays)).toBeGreaterThanOrEqual(100);
     expect(Math.max(...delays)).toBeLessThanOrEqual(2000);
     expect(new Set(delays).size).toBeGreaterThan(20);
-  });
-
-  it("do not change when a caller changes the list of faults", () => {
-    const faults = createFaults(7, [{ status: 503 }]);
-    Object.assign(faults.list()[0]!, { status: 500 });
-    expect(faults.strike("GET", "/v2/listings")).toMatchObject({ fault: { status: 503 } });
   });
 });

@@ -10,32 +10,23 @@ import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
 describe("createSandbox", () => {
   it.each<[unknown, (string | number)[]]>([
     [{ seed: 1.5 }, ["seed"]],
-    [{ seed: "1" }, ["seed"]],
     [{ accessToken: "" }, ["accessToken"]],
-    [{ accessToken: "a b" }, ["accessToken"]],
     [{ accessToken: "a\nb" }, ["accessToken"]],
-    [{ accessToken: 1 }, ["accessToken"]],
     [{ logger: { warn() {} } }, ["logger"]],
-    [{ logger: null }, ["logger"]],
     [{ delivery: 1 }, ["delivery"]],
     [{ delivery: { duplicates: -1 } }, ["delivery", "duplicates"]],
     [{ delivery: { duplicates: 0.5 } }, ["delivery", "duplicates"]],
-    [{ delivery: { duplicates: true } }, ["delivery", "duplicates"]],
-    [{ delivery: { shuffle: -1 } }, ["delivery", "shuffle"]],
     [{ delivery: { shuffle: "yes" } }, ["delivery", "shuffle"]],
     [{ delivery: { delay: -1 } }, ["delivery", "delay"]],
     [{ delivery: { delay: Number.NaN } }, ["delivery", "delay"]],
     [{ delivery: { delay: 2 ** 31 } }, ["delivery", "delay"]],
     [{ delivery: { delay: [2, 1] } }, ["delivery", "delay"]],
-    [{ delivery: { delay: [1] } }, ["delivery", "delay"]],
-    [{ delivery: { retry: [1] } }, ["delivery", "retry"]],
     [{ delivery: { retry: {} } }, ["delivery", "retry", "schedule"]],
     [{ delivery: { retry: { schedule: 5 } } }, ["delivery", "retry", "schedule"]],
     [{ delivery: { retry: { schedule: [5, -1] } } }, ["delivery", "retry", "schedule", 1]],
     [{ delivery: { duplicate: 1 } }, ["delivery"]],
     [{ delivery: { duplicateAfter: -1 } }, ["delivery", "duplicateAfter"]],
     [{ delivery: { drop: 1.1 } }, ["delivery", "drop"]],
-    [{ delivery: { drop: true } }, ["delivery", "drop"]],
     [{ delivery: { timeout: 0 } }, ["delivery", "timeout"]],
     [{ faults: {} }, ["faults"]],
     [{ faults: [{}] }, ["faults", 0]],
@@ -47,7 +38,6 @@ describe("createSandbox", () => {
     [{ faults: [{ status: 503, times: 0 }] }, ["faults", 0, "times"]],
     [{ faults: [{ status: 503, route: "GET /v2/booking/{bookingCode}" }] }, ["faults", 0, "route"]],
     [{ faults: [{ status: 503, route: "DELETE /v2/listings" }] }, ["faults", 0, "route"]],
-    [{ faults: [{ status: 503, statuses: 503 }] }, ["faults", 0]],
     [{ token: "x" }, []],
     [null, []],
   ])("refuses %j and names the field", (options, path) => {
@@ -64,10 +54,9 @@ describe("createSandbox", () => {
     expect(() => createSandbox({ delivery: { dupes: 1 } } as never)).toThrow(
       "delivery: unknown option `dupes`; the known options are `duplicates`",
     );
-    expect(() => createSandbox({ seed: 0.5, accessToken: "s3cret token" })).toThrow(
-      /^seed: .*; accessToken: .*/,
-    );
-    expect(() => createSandbox({ accessToken: "s3cret token" })).not.toThrow("s3cret");
+    const make = () => createSandbox({ seed: 0.5, accessToken: "s3cret token" });
+    expect(make).toThrow(/^seed: .*; accessToken: .*/);
+    expect(make).not.toThrow("s3cret");
   });
 
   it("takes undefined for every option", () => {
@@ -90,15 +79,6 @@ describe("createSandbox", () => {
 });
 
 describe("listen", () => {
-  it("resolves to a URL with a free loopback port", async () => {
-    const sandbox = createSandbox();
-    onTestFinished(() => sandbox.close());
-    const { url } = await sandbox.listen();
-    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
-    expect(sandbox.url).toBe(url);
-    expect((await call(sandbox as never, "GET", "/v2/listings")).status).toBe(200);
-  });
-
   it("takes a port and a host, and resolves to a URL that works", async () => {
     const first = await startSandbox();
     const port = Number(new URL(first.url).port);
@@ -113,10 +93,14 @@ describe("listen", () => {
     }
   });
 
-  it("is required before url", () => {
+  it("is required before url, and then resolves to a URL with a free loopback port", async () => {
     const sandbox = createSandbox();
+    onTestFinished(() => sandbox.close());
     expect(() => sandbox.url).toThrow(StayhookError);
     expect(() => sandbox.url).toThrow("listen() first");
+    const { url } = await sandbox.listen();
+    expect(url).toMatch(/^http:\/\/127\.0\.0\.1:\d+$/);
+    expect(sandbox.url).toBe(url);
   });
 
   it("rejects the second time, and after close", async () => {
@@ -146,23 +130,18 @@ describe("listen", () => {
 });
 
 describe("close", () => {
-  it("ends the server and its idle connections, and can be called twice", async () => {
+  it("ends the server and waits for no unfinished request, and can be called twice", async () => {
     const sandbox = await startSandbox();
-    await call(sandbox, "GET", "/v2/listings");
     const { url } = sandbox;
-    await Promise.all([sandbox.close(), sandbox.close()]);
-    await sandbox.close();
-    await expect(fetch(url)).rejects.toThrow();
-  });
-
-  it("does not wait for an unfinished request", async () => {
-    const sandbox = await startSandbox();
-    const socket = connect(Number(new URL(sandbox.url).port), "127.0.0.1");
+    const socket = connect(Number(new URL(url).port), "127.0.0.1");
     onTestFinished(() => void socket.destroy());
     await once(socket, "connect");
     socket.write("POST /v2/webhooks/config HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{");
+    // The connection of this request stays idle.
     await call(sandbox, "GET", "/v2/listings");
+    await Promise.all([sandbox.close(), sandbox.close()]);
     await sandbox.close();
+    await expect(fetch(url)).rejects.toThrow();
   });
 
   it("works without listen, and during listen", async () => {
@@ -175,18 +154,13 @@ describe("close", () => {
 
   it("discards waiting deliveries, ends running ones, and sends nothing more", async () => {
     const endpoint = await startEndpoint(() => {});
-    const waiting = await startSandbox({ delivery: { delay: 60_000 } });
-    await configure(waiting, endpoint.url);
-    await waiting.bookings.request();
-    const sending = waiting.send({}, { url: endpoint.url });
-    await waiting.close();
-    expect(await sending).toMatchObject({ status: undefined, error: "not sent: the sandbox was closed" });
-    expect(waiting.deliveries).toEqual([]);
-
-    const shuffling = await startSandbox({ delivery: { shuffle: 60_000 } });
-    const shuffled = shuffling.send({}, { url: endpoint.url });
-    await shuffling.close();
-    expect((await shuffled).error).toContain("closed");
+    for (const delivery of [{ delay: 60_000 }, { shuffle: 60_000 }]) {
+      const waiting = await startSandbox({ delivery });
+      const sending = waiting.send({}, { url: endpoint.url });
+      await waiting.close();
+      expect(await sending).toMatchObject({ status: undefined, error: "not sent: the sandbox was closed" });
+      expect(waiting.deliveries).toEqual([]);
+    }
 
     const underWay = await startSandbox({ delivery: { retry: { schedule: [0, 0] } } });
     await configure(underWay, endpoint.url);
