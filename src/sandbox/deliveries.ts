@@ -256,6 +256,8 @@ function createCounter() {
       waiting = [];
     },
     async idle(): Promise<void> {
+      // A shuffle of 0 ms begins its deliveries in a microtask that is already queued. Let them begin first.
+      await Promise.resolve();
       while (count > 0) await new Promise<void>((resolve) => waiting.push(resolve));
     },
   };

@@ -38,7 +38,6 @@ async function deliver(count: number, options: SandboxOptions) {
   const { sandbox, received, send } = direct(options);
   send(count);
   await sandbox.advance(24 * hour);
-  await sandbox.settled();
   const arrived = sandbox.deliveries.filter(({ dropped }) => !dropped);
   expect(received).toEqual(arrived.map(numberOf));
   expect(new Set(sandbox.deliveries.map(numberOf)).size).toBe(count);
@@ -288,6 +287,13 @@ describe("advance", () => {
 
   it.each([-1, Number.NaN, Number.POSITIVE_INFINITY, "1" as never])("refuses %s", async (ms) => {
     await expect(createSandbox().advance(ms)).rejects.toBeInstanceOf(InvalidArgumentError);
+  });
+
+  it("waits for deliveries that a shuffle of 0 ms collects", async () => {
+    const { sandbox, received, send } = direct({ delivery: { shuffle: 0 } });
+    send(2);
+    await sandbox.advance(0);
+    expect(received).toHaveLength(2);
   });
 
   it("ends when the sandbox closes", async () => {
