@@ -57,6 +57,7 @@ const scripts: Readonly<Record<string, readonly Step[]>> = {
     ["off --yes", { out: "isActive\tfalse", isActive: false }],
     ["on", { out: "isActive\ttrue", isActive: true }],
     ["off", { code: 1, err: /\? \[y\/N\] /, isActive: true }, { typing: true, input: "n\n" }],
+    ["off", { code: 1, err: "Nothing was changed.", isActive: true }, { typing: true, input: "" }],
     ["off", { isActive: false }, { typing: true, input: "yes\n" }],
     ["delete", { code: 1, err: /\? \[y\/N\] /, isActive: false }, { typing: true, input: "yess\n" }],
     [

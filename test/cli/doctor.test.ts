@@ -1,7 +1,5 @@
-import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
-import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { cli, closed, platform, quiet, receiver, serve } from "./support.ts";
+import { cli, closed, platform, receiver, serve, servedAppOf } from "./support.ts";
 
 interface Report {
   readonly ok: boolean;
@@ -18,22 +16,11 @@ async function doctor(env: Readonly<Record<string, string>>, ...args: string[]) 
   return { code, report, states, detail };
 }
 
-/** Starts a platform, and a subscriber with or without a secret. */
+/** Starts a platform, and an app with or without a secret. */
 async function setUp(secret?: string) {
   const { sandbox, env } = await platform();
-  const store = memoryStore();
-  const webhooks = createWebhookHandler({
-    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
-    store,
-    on: {},
-    autoStart: false,
-    logger: quiet,
-    ...(secret === undefined ? {} : { verify: sharedSecret({ query: "key", secret }) }),
-  });
-  const url = `${await serve(toNodeHandler(webhooks))}/hooks?key=s3cret`;
-  onTestFinished(() => webhooks.close());
   const configure = (...args: string[]) => cli(["config", "set", ...args], { env });
-  return { sandbox, env, store, url, configure };
+  return { ...(await servedAppOf(env, secret)), sandbox, env, configure };
 }
 
 const both = "bookings, listings";

@@ -2,10 +2,8 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { createWebhookHandler, StayhookClient } from "stayhook";
-import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { cli, directory, platform, quiet, start, until } from "./support.ts";
+import { appOf, cli, directory, fileStore, platform, start, until } from "./support.ts";
 
 /** A command after `stayhook events`, and its stdout, or its stderr if the exit code is not 0. An object is JSON. */
 type Step = readonly [line: string, expected: string | RegExp | object, code?: number];
@@ -19,31 +17,20 @@ const withIds = (text: string): string => text.replace(/\{([a-z]\w*)\}/g, (_, na
 async function recorded() {
   const file = join(directory(), "events.db");
   const { sandbox, env } = await platform();
-  const open = () => sqliteStore(file, { durability: "process-crash" });
-  const store = open();
-  const webhooks = createWebhookHandler({
-    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
-    store,
-    on: {
-      "booking.Request": () => {
-        throw new Error("the calendar is closed");
-      },
+  const open = () => fileStore(file);
+  const on = {
+    "booking.Request": () => {
+      throw new Error("the calendar is closed");
     },
-    maxAttempts: 1,
-    autoStart: false,
-    logger: quiet,
-  });
+  };
+  const { webhooks, record, close } = appOf(env, { store: open(), on, maxAttempts: 1 });
   await sandbox.bookings.create({ bookingCode: "FINE", status: "Confirmed" });
   await sandbox.bookings.create({ bookingCode: "BAD", status: "Request" });
   for (const name of names) {
-    const bookingCode = name.startsWith("parked") ? "BAD" : "FINE";
-    const notification = { eventId: idOf(name), timestamp: "2026-11-21T10:00:00Z", bookingCode };
-    const body = JSON.stringify({ ...notification, listingId: null });
-    await webhooks.receive({ method: "POST", url: "/", headers: {}, body });
+    await record(name.startsWith("parked") ? "BAD" : "FINE", { eventId: idOf(name) });
     if (name !== "waiting") await webhooks.drain();
   }
-  await webhooks.close();
-  await store.close();
+  await close();
   const events = (line: string, given: Parameters<typeof cli>[1] = {}) =>
     cli(`events ${withIds(line)} --store ${file}`, { env, ...given });
   const play = async (steps: readonly Step[]) => {
@@ -155,36 +142,6 @@ test.each(Object.entries(scripts))("events: %s", async (_, steps) => {
   await (await recorded()).play(steps);
 });
 
-test.each([
-  ["replay --all", "Replay 2 parked events", "2 events will be handled again\n"],
-  ["discard --all", "Discard 2 parked events", "2 events discarded\n"],
-  [
-    "prune --state parked --reason callback --older-than 0",
-    "Delete all events that have been parked for 0 or longer and have the reason callback",
-    "2 events deleted\n",
-  ],
-  [
-    "erase booking:FINE",
-    "Delete 2 events and the snapshot of booking:FINE",
-    "2 events and the snapshot of booking:FINE deleted\n",
-  ],
-])("events %s asks, and changes nothing without a yes", async (line, question, result) => {
-  const { events, play } = await recorded();
-  const asked = `${question}? [y/N] `;
-  for (const input of ["no\n", "", "\n"])
-    expect(await events(line, { typing: true, input })).toEqual({
-      code: 1,
-      stdout: "",
-      stderr: `${asked}stayhook: Nothing was changed.\n`,
-    });
-  await play([["counts", partly({ pending: 1, parked: 2, done: 1 })]]);
-  expect(await events(line, { typing: true, input: "y\n" })).toEqual({
-    code: 0,
-    stdout: result,
-    stderr: asked,
-  });
-});
-
 test("show says what changed, how long a lease and a wait last, and numbers no attempt of a full history", async () => {
   const { open, events, play } = await recorded();
   const store = open();
@@ -266,16 +223,10 @@ test("ls --follow prints new events and changes of their state until Ctrl-C", as
 
 test("a scheduled timer is listed with its type and its time, shown, run now and cancelled", async () => {
   const { env, open, play } = await recorded();
-  const store = open();
-  const client = new StayhookClient({
-    baseUrl: env.STAYHOOK_BASE_URL,
-    accessToken: env.STAYHOOK_ACCESS_TOKEN,
-  });
-  const webhooks = createWebhookHandler({ client, store, verify: false, on: { fallback: () => {} } });
+  const { webhooks, close } = appOf(env, { store: open() });
   const at = new Date(Math.ceil(Date.now() / 1000) * 1000 + 10 * 86_400_000);
   for (const name of ["door-code", "cleaning"]) await webhooks.timers("booking:FINE").set(name, at);
-  await webhooks.close();
-  await store.close();
+  await close();
   const door = "stayhook:timer:booking:FINE:door-code";
   await play([
     ["ls --state scheduled", `${door}\tscheduled\tbooking.timer.door-code\tbooking:FINE`],
@@ -291,7 +242,7 @@ test("a scheduled timer is listed with its type and its time, shown, run now and
 
 test("ls, discard and prune take more events than one page of the store, once each", async () => {
   const file = join(directory(), "events.db");
-  const store = sqliteStore(file, { durability: "process-crash" });
+  const store = fileStore(file);
   const eventIds = Array.from({ length: 1001 }, () => crypto.randomUUID());
   const rest = { ref: null, source: "webhook", topic: null, notification: "{}" } as const;
   const timestamp = "2026-11-21T10:00:00Z";

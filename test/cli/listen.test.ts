@@ -1,39 +1,11 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { createWebhookHandler, StayhookClient } from "stayhook";
-import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { closed, directory, platform, quiet, receiver, start, until } from "./support.ts";
+import { appOf, closed, directory, fileStore, platform, receiver, start, until } from "./support.ts";
 
 /** Makes a deployed app that records notifications in a file. */
 async function deployed() {
   const file = join(directory(), "events.db");
-  const { sandbox } = await platform();
-  const store = sqliteStore(file, { durability: "process-crash" });
-  const webhooks = createWebhookHandler({
-    client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
-    store,
-    on: {},
-    autoStart: false,
-    logger: quiet,
-  });
-  onTestFinished(async () => {
-    await webhooks.close();
-    await store.close();
-  });
-  const record = async (bookingCode: string, topic?: "bookings") => {
-    const eventId = crypto.randomUUID();
-    const body = JSON.stringify({
-      eventId,
-      timestamp: "2026-11-21T10:00:00Z",
-      bookingCode,
-      listingId: null,
-      more: 1,
-    });
-    const url = topic ? `/?topic=${topic}` : "/";
-    expect(await webhooks.receive({ method: "POST", url, headers: {}, body })).toMatchObject({ status: 200 });
-    return { eventId, body };
-  };
   const rows = () => {
     const database = new DatabaseSync(file, { readOnly: true });
     const tables = database.prepare("SELECT name FROM sqlite_master WHERE type = 'table'").all();
@@ -41,7 +13,7 @@ async function deployed() {
     database.close();
     return all;
   };
-  return { file, store, record, rows };
+  return { file, ...appOf((await platform()).env, { store: fileStore(file) }), rows };
 }
 
 /** Starts the command. Resolves when the command has read the store once. */
@@ -58,7 +30,7 @@ describe("listen", () => {
     await record("OLD");
     const { url, received, urls } = await receiver();
     const running = await listen(file, [], { STAYHOOK_TARGET: `${url}hooks?key=s3cret` });
-    const first = await record("HX3K9", "bookings");
+    const first = await record("HX3K9", { topic: "bookings" });
     await until(() => expect(received()).toEqual([first.body]));
     // A change of the event's state forwards nothing.
     expect(await store.discard({ eventId: first.eventId })).toBe(1);

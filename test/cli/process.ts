@@ -54,7 +54,8 @@ export function spawned(
     type: (text) => void child.stdin.write(text),
     says: (text) =>
       until(() => {
-        if (output.search(text) < 0) throw new Error(`The output does not have ${text}: ${output}`);
+        const isThere = typeof text === "string" ? output.includes(text) : text.test(output);
+        if (!isThere) throw new Error(`The output does not have ${text}: ${output}`);
       }),
   };
 }

@@ -1,8 +1,6 @@
 import { join } from "node:path";
-import { createWebhookHandler, StayhookClient } from "stayhook";
-import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { cli, directory, platform, serve, start, until } from "./support.ts";
+import { appOf, cli, directory, fileStore, platform, serve, start, until } from "./support.ts";
 
 /** Makes an app that has handled a booking and knows a listing. Both have changed on the platform since then. */
 async function app() {
@@ -10,29 +8,15 @@ async function app() {
   const { sandbox, env } = await platform();
   const heard: string[] = [];
   /** Runs the app's process once. */
-  const live = async (arriving?: string) => {
-    const store = sqliteStore(file, { durability: "process-crash" });
-    const webhooks = createWebhookHandler({
-      client: new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken }),
-      store,
-      on: { fallback: (event) => void heard.push(`${event.type} by ${event.source}`) },
-      autoStart: false,
-    });
-    if (arriving !== undefined)
-      await webhooks.receive({ method: "POST", url: "/", headers: {}, body: arriving });
-    await webhooks.drain();
-    await webhooks.close();
-    await store.close();
+  const live = async (bookingCode?: string) => {
+    const run = appOf(env, { store: fileStore(file) });
+    if (bookingCode !== undefined) await run.record(bookingCode);
+    await run.webhooks.drain();
+    await run.close();
+    heard.push(...run.heard);
   };
   await sandbox.bookings.request({ bookingCode: "AB12" });
-  await live(
-    JSON.stringify({
-      eventId: crypto.randomUUID(),
-      timestamp: new Date().toISOString(),
-      bookingCode: "AB12",
-      listingId: null,
-    }),
-  );
+  await live("AB12");
   const reconcile = (...args: string[]) => cli(["reconcile", "--store", file, ...args], { env });
   return { sandbox, env, file, heard, live, reconcile };
 }

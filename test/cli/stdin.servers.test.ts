@@ -1,15 +1,14 @@
 import { join } from "node:path";
-import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { ctrlC, spawned } from "./process.ts";
-import { directory, platform, receiver } from "./support.ts";
+import { clientOf, directory, fileStore, platform, receiver } from "./support.ts";
 
 const onTerminal = { columns: 100 };
 
 /** Makes a store with one parked event, and an account with a webhook configuration. */
 async function setUp() {
   const file = join(directory(), "events.db");
-  const store = sqliteStore(file, { durability: "process-crash" });
+  const store = fileStore(file);
   onTestFinished(() => store.close());
   const event = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
   await store.add({ eventId: crypto.randomUUID(), timestamp: "2026-11-21T10:00:00Z", ...event });
@@ -18,9 +17,7 @@ async function setUp() {
   await store.settle(claim!, { state: "parked", reason: "denied", entry });
   const { sandbox, env } = await platform();
   const { url, received } = await receiver();
-  const body = JSON.stringify({ isActive: true, endpoints: { bookings: url } });
-  const headers = { authorization: `Bearer ${sandbox.accessToken}` };
-  await fetch(`${sandbox.url}/v2/webhooks/config`, { method: "POST", headers, body });
+  await clientOf(env).webhookConfig.ensure({ endpoints: { bookings: url } });
   return { store, sandbox, env: { ...env, STAYHOOK_STORE: file }, url, received };
 }
 
@@ -70,26 +67,39 @@ test.each([
 
 describe("a command that asks on a terminal ends after the answer", () => {
   test.each([
-    ["config", "off"],
-    ["config", "delete"],
-    ["events", "replay", "--all"],
-    ["events", "discard", "--all"],
-    ["events", "prune", "--state", "parked", "--older-than", "0"],
-    ["events", "erase", "booking:HX3K9"],
-  ])("%s %s", { timeout: 60_000 }, async (...args) => {
+    ["config off", "Switch the delivery of notifications off", "isActive"],
+    ["config delete", "Delete the webhook configuration", "deleted"],
+    ["events replay --all", "Replay 1 parked event", "1 event will be handled again\n"],
+    ["events discard --all", "Discard 1 parked event", "1 event discarded\n"],
+    [
+      "events prune --state parked --reason denied --older-than 0",
+      "Delete all events that have been parked for 0 or longer and have the reason denied",
+      "1 event deleted\n",
+    ],
+    [
+      "events erase booking:HX3K9",
+      "Delete 1 event and the snapshot of booking:HX3K9",
+      "1 event and the snapshot of booking:HX3K9 deleted\n",
+    ],
+  ])("%s", { timeout: 60_000 }, async (line, question, result) => {
     const { env, store, sandbox } = await setUp();
-    const before = { counts: await store.counts(), config: sandbox.webhookConfig };
-    const running = spawned(args, { env, ...onTerminal });
-    await running.says("[y/N]");
-    running.type("n\n");
-    expect(await running.ended, running.output()).toBe(1);
-    expect({ counts: await store.counts(), config: sandbox.webhookConfig }).toEqual(before);
-
-    const confirmed = spawned(args, { env, ...onTerminal });
-    await confirmed.says("[y/N]");
-    confirmed.type("y\n");
-    expect(await confirmed.ended, confirmed.output()).toBe(0);
-    expect({ counts: await store.counts(), config: sandbox.webhookConfig }).not.toEqual(before);
+    const state = async () => ({ counts: await store.counts(), config: sandbox.webhookConfig });
+    const before = await state();
+    const answer = async (text: string) => {
+      const running = spawned(line.split(" "), { env, ...onTerminal });
+      await running.says(`${question}? [y/N]`);
+      running.type(text);
+      return { code: await running.ended, output: running.output() };
+    };
+    for (const no of ["no\n", "\n"]) {
+      expect(await answer(no)).toMatchObject({
+        code: 1,
+        output: expect.stringContaining("Nothing was changed."),
+      });
+      expect(await state()).toEqual(before);
+    }
+    expect(await answer("y\n")).toMatchObject({ code: 0, output: expect.stringContaining(result) });
+    expect(await state()).not.toEqual(before);
   });
 
   test("Ctrl-C at the question ends with 130", async () => {

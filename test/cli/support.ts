@@ -5,8 +5,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
+import {
+  createWebhookHandler,
+  memoryStore,
+  StayhookClient,
+  sharedSecret,
+  type WebhookHandlerOptions,
+} from "stayhook";
+import { toNodeHandler } from "stayhook/node";
+import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import type { Sandbox } from "stayhook/testing";
-import { onTestFinished, vi } from "vitest";
+import { expect, onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/cli.ts";
 import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 
@@ -84,6 +94,57 @@ export async function platform(options: Parameters<typeof createProfiledSandbox>
     sandbox,
     env: { STAYHOOK_BASE_URL: sandbox.url, STAYHOOK_ACCESS_TOKEN: sandbox.accessToken },
   };
+}
+
+type Env = Readonly<Record<string, string>>;
+
+export const clientOf = (env: Env) =>
+  new StayhookClient({ baseUrl: env.STAYHOOK_BASE_URL ?? "", accessToken: env.STAYHOOK_ACCESS_TOKEN ?? "" });
+
+/** Makes an app that records notifications. It handles events only when a test calls `webhooks.drain`. */
+export function appOf(
+  env: Env,
+  {
+    store = memoryStore() as never,
+    ...options
+  }: Partial<Omit<WebhookHandlerOptions, "store">> & { readonly store?: EventStore<never> } = {},
+) {
+  const heard: string[] = [];
+  const webhooks = createWebhookHandler({
+    client: clientOf(env),
+    store,
+    verify: false,
+    on: { fallback: (event) => void heard.push(`${event.type} by ${event.source}`) },
+    autoStart: false,
+    logger: quiet,
+    ...options,
+  });
+  const close = async () => {
+    await webhooks.close();
+    await store.close();
+  };
+  onTestFinished(close);
+  const record = async (
+    bookingCode: string,
+    more: { readonly eventId?: string; readonly topic?: string } = {},
+  ) => {
+    const { eventId = crypto.randomUUID(), topic } = more;
+    const body = JSON.stringify({ eventId, timestamp: "2026-11-21T10:00:00Z", bookingCode, listingId: null });
+    const url = topic ? `/?topic=${topic}` : "/";
+    expect(await webhooks.receive({ method: "POST", url, headers: {}, body })).toMatchObject({ status: 200 });
+    return { eventId, body };
+  };
+  return { webhooks, store, heard, record, close };
+}
+
+/** Makes the store of an app in a file. A test may lose its newest events if the machine dies. */
+export const fileStore = (file: string) => sqliteStore(file, { durability: "process-crash" });
+
+/** Serves an app over HTTP. Its URL has the secret `s3cret`, and the app demands `secret`, if it is given. */
+export async function servedAppOf(env: Env, secret?: string) {
+  const verify = secret === undefined ? false : sharedSecret({ query: "key", secret });
+  const app = appOf(env, { verify });
+  return { ...app, url: `${await serve(toNodeHandler(app.webhooks))}/hooks?key=s3cret` };
 }
 
 /** Makes a directory, which is deleted after the test. */

@@ -1,29 +1,9 @@
-import { createWebhookHandler, memoryStore, StayhookClient, sharedSecret } from "stayhook";
-import { toNodeHandler } from "stayhook/node";
-import { expect, onTestFinished, test } from "vitest";
-import { cli, closed, platform, quiet, receiver, serve, start, until } from "./support.ts";
-
-/** Starts a subscriber that records the types of its events. */
-async function subscriber(env: Readonly<Record<string, string>>) {
-  const heard: string[] = [];
-  const webhooks = createWebhookHandler({
-    client: new StayhookClient({
-      baseUrl: env.STAYHOOK_BASE_URL ?? "",
-      accessToken: env.STAYHOOK_ACCESS_TOKEN ?? "",
-    }),
-    store: memoryStore(),
-    verify: sharedSecret({ query: "key", secret: "s3cret" }),
-    on: { fallback: (event) => void heard.push(event.type) },
-    autoStart: false,
-    logger: quiet,
-  });
-  onTestFinished(() => webhooks.close());
-  return { url: `${await serve(toNodeHandler(webhooks))}/hooks?key=s3cret`, heard, webhooks };
-}
+import { expect, test } from "vitest";
+import { cli, closed, platform, receiver, serve, servedAppOf, start, until } from "./support.ts";
 
 test("sends one notification as the platform does, and ends with 0 if the answer is 200", async () => {
   const { sandbox, env } = await platform();
-  const { url, heard, webhooks } = await subscriber(env);
+  const { url, heard, webhooks } = await servedAppOf(env, "s3cret");
   await sandbox.bookings.instantBook({ bookingCode: "HX3K9" });
   await sandbox.listings.create({ listingId: 7, status: "Hidden" });
   for (const what of [
@@ -40,31 +20,25 @@ test("sends one notification as the platform does, and ends with 0 if the answer
     expect(stdout).not.toContain("s3cret");
   }
   await webhooks.drain();
-  expect(heard.sort()).toEqual([
-    "booking.Confirmed",
-    "booking.Confirmed",
-    "booking.Confirmed",
-    "listing.Hidden",
-    "listing.Hidden",
-    "message",
-  ]);
+  const [booking, listing] = ["booking.Confirmed by webhook", "listing.Hidden by webhook"];
+  expect(heard.sort()).toEqual([booking, booking, booking, listing, listing, "message by webhook"]);
 });
 
 test("sends to the configured endpoint of the topic by default", async () => {
   const { sandbox, env } = await platform();
-  const { url, heard, webhooks } = await subscriber(env);
+  const { url, heard, webhooks } = await servedAppOf(env, "s3cret");
   await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Declined" });
   expect(await cli(["trigger", "booking", "HX3K9"], { env })).toMatchObject({ code: 4 });
   await cli(["config", "set", "--bookings", url], { env });
   expect(await cli(["trigger", "booking", "HX3K9"], { env })).toMatchObject({ code: 0 });
   expect(await cli(["trigger", "listing", "7"], { env })).toMatchObject({ code: 4 });
   await webhooks.drain();
-  expect(heard).toEqual(["booking.Declined"]);
+  expect(heard).toEqual(["booking.Declined by webhook"]);
 });
 
 test("--event-id sends a duplicate", async () => {
   const { env } = await platform();
-  const { url, webhooks } = await subscriber(env);
+  const { url, webhooks } = await servedAppOf(env, "s3cret");
   const eventId = "6F1F7A1E-9A40-4D43-8F0A-0A3F4D1F2B11";
   for (let time = 0; time < 2; time += 1)
     expect(await cli(["trigger", "message", "--event-id", eventId, "--to", url])).toMatchObject({ code: 0 });
@@ -73,7 +47,7 @@ test("--event-id sends a duplicate", async () => {
 
 test("makes up a new code each time if none is given", async () => {
   const { env } = await platform();
-  const { url } = await subscriber(env);
+  const { url } = await servedAppOf(env, "s3cret");
   const sent = async () =>
     JSON.parse((await cli(["trigger", "booking.Request", "--to", url, "--json"])).stdout).notification;
   const [first, second] = [await sent(), await sent()];
@@ -83,7 +57,7 @@ test("makes up a new code each time if none is given", async () => {
 
 test("ends with 1 for another answer and with 5 for none, and does not show the secret", async () => {
   const { env } = await platform();
-  const { url } = await subscriber(env);
+  const { url } = await servedAppOf(env, "s3cret");
   const refused = await cli(["trigger", "message", "--to", url.replace("s3cret", "wr0ng"), "--json"]);
   expect(refused.code).toBe(1);
   expect(JSON.parse(refused.stdout)).toMatchObject({ status: 401, error: null, to: new URL(url).origin });
