@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { MAX_TIMER } from "./async.ts";
 import { parseDuration } from "./duration.ts";
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 import { isLogger, type Logger } from "./logger.ts";
@@ -58,13 +59,19 @@ export function integerFrom(least: number, most: number, error: string) {
  * Makes a schema for a duration: a number of ms from `least` to `most`, or a text such as `"30s"`. Gives the ms. Unlike
  * `z.number()`, it allows `Infinity`.
  */
-export function durationFrom(least: number, most: number) {
+export function durationFrom(least: number, most: number, number = `must be ms from ${least} to ${most}`) {
   return z.unknown().transform((given, context): number => {
     const ms = typeof given === "string" ? parseDuration(given) : given;
     if (typeof ms === "number" && ms >= least && ms <= most) return ms;
-    context.addIssue(`must be ms from ${least} to ${most}, or a duration such as "30s", "24h" or "7d"`);
+    context.addIssue(`${number}, or a duration such as "30s", "24h" or "7d"`);
     return z.NEVER;
   });
+}
+
+/** Makes a schema for a duration of at least 1 ms for which a timer can wait. Gives whole ms. */
+export function timerFrom(byDefault: number) {
+  const given = durationFrom(1, MAX_TIMER).transform(Math.round).optional();
+  return given.transform((ms) => ms ?? byDefault);
 }
 
 export function abortSignal() {

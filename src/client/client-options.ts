@@ -9,9 +9,9 @@ import {
   abortSignal,
   callable,
   check,
+  durationFrom,
   integerFrom,
   logger,
-  numberFrom,
   option,
   optionsObject,
 } from "../options.ts";
@@ -79,8 +79,8 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
         listing?: StandardSchema<L> | undefined;
       }
     | undefined;
-  /** The time limit of each attempt, including the token, redirects and the body. Unit: ms. Default 10,000. */
-  timeout?: number | undefined;
+  /** The time limit of each attempt, with the token, redirects and the body: ms, or a text such as `"30s"`. Default `"10s"`. */
+  timeout?: number | string | undefined;
   /** The largest number of retries of a request. Default 2. */
   maxRetries?: number | undefined;
   /**
@@ -114,8 +114,8 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
 export interface RequestOptions {
   /** When this signal aborts, the call rejects with an `AbortError`. */
   signal?: AbortSignal | undefined;
-  /** The time limit of each attempt, ms. Default: the client's `timeout`. */
-  timeout?: number | undefined;
+  /** The time limit of each attempt: ms, or a text such as `"30s"`. Default: the client's `timeout`. */
+  timeout?: number | string | undefined;
   /** The largest number of retries. Default: the client's `maxRetries`. */
   maxRetries?: number | undefined;
   /** Headers for this call. They override the client's headers. */
@@ -160,7 +160,7 @@ function model(name: "booking" | "listing") {
 }
 
 const limits = () => ({
-  timeout: numberFrom(
+  timeout: durationFrom(
     Number.MIN_VALUE,
     MAX_TIMER,
     `must be a number of ms, above 0 and up to ${MAX_TIMER}`,
@@ -236,7 +236,11 @@ const requestSchema = () => optionsObject(requestShape());
 export const noOptions: RequestOptions = {};
 
 /** @throws InvalidArgumentError naming each option that is wrong */
-export function checkRequestOptions(options: RequestOptions): { readonly headers?: Headers | undefined } {
+export function checkRequestOptions(options: RequestOptions): {
+  readonly headers?: Headers | undefined;
+  /** ms. */
+  readonly timeout?: number | undefined;
+} {
   return options === noOptions ? {} : check(requestSchema, options);
 }
 

@@ -111,7 +111,7 @@ export class Http {
   /** @throws InvalidArgumentError if an argument is invalid, before the client sends anything */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
-    const { headers: given } = checkRequestOptions(options);
+    const { headers: given, timeout = this.#settings.timeout } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const url = new URL(this.#base + path);
@@ -125,7 +125,7 @@ export class Http {
       headers: this.#headersOf(given, body !== undefined),
       body,
       signal: options.signal,
-      timeout: options.timeout ?? this.#settings.timeout,
+      timeout,
       secrets: new Set(call.secrets),
       mayBeMissing: call.mayBeMissing === true,
       sends: 0,

@@ -160,8 +160,7 @@ export function createFaults(seed: number, initial: readonly SandboxFault[]): Fa
 
   return {
     set(faults) {
-      check(faultsSchema, faults, ["faults"]);
-      armed = copy(faults).map(arm);
+      armed = copy(check(faultsSchema, faults, ["faults"])).map(arm);
     },
     clear() {
       armed = [];

@@ -228,8 +228,8 @@ export function deliveryControl(
   let options = copy(initial);
   return {
     set(changes) {
-      check(deliverySchema, changes, ["delivery"]);
-      const given = Object.entries(changes).filter(([, value]) => value !== undefined);
+      const checked = check(deliverySchema, changes, ["delivery"]);
+      const given = Object.entries(checked).filter(([, value]) => value !== undefined);
       options = copy({ ...options, ...Object.fromEntries(given) });
       queue.settings = toDeliverySettings(options);
     },

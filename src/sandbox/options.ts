@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
 import { Log, type Logger } from "../logger.ts";
-import { callable, check as checkOptions, logger, optionsObject } from "../options.ts";
+import { callable, check as checkOptions, durationFrom, logger, optionsObject } from "../options.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./deliveries.ts";
 import { routeMatcher, routeNames } from "./platform.ts";
@@ -37,34 +37,40 @@ export type SandboxObservation =
       readonly kind: "delivery";
     });
 
-/** How the sandbox delivers notifications. The seed determines all random choices. */
+/** ms, or a text such as `"30s"`. */
+type Wait = number | string;
+
+/**
+ * How the sandbox delivers notifications. The seed determines all random choices. A duration is a number of ms, or a text
+ * such as `"30s"`.
+ */
 export interface SandboxDeliveryOptions {
   /** The number of extra deliveries of each notification, 0 to 100. With 1, each one arrives twice. Default 0. */
   readonly duplicates?: number | undefined;
   /**
-   * The wait in ms before each duplicate, in addition to `delay`. If you give a range, each duplicate has its own
+   * The wait before each duplicate, in addition to `delay`. If you give a range, each duplicate has its own
    * random wait. `sandbox.advance` skips the wait. Default 0.
    */
-  readonly duplicateAfter?: number | readonly [min: number, max: number] | undefined;
+  readonly duplicateAfter?: Wait | readonly [min: Wait, max: Wait] | undefined;
   /**
    * The share of deliveries that the sandbox loses, from 0 to 1. The sandbox does not retry a lost delivery. Each
    * duplicate counts as a separate delivery. Default 0.
    */
   readonly drop?: number | undefined;
-  /** Collects deliveries for this many ms, then sends them in random order. `true` means 100 ms. Default `false`. */
-  readonly shuffle?: boolean | number | undefined;
-  /** The wait in ms before each delivery. If you give a range, each delivery has its own random wait. Default 0. */
-  readonly delay?: number | readonly [min: number, max: number] | undefined;
-  /** The longest wait for the endpoint's answer, ms. A later answer counts as a failure. Default 30,000. */
-  readonly timeout?: number | undefined;
+  /** Collects deliveries for this time, then sends them in random order. `true` means 100 ms. Default `false`. */
+  readonly shuffle?: boolean | Wait | undefined;
+  /** The wait before each delivery. If you give a range, each delivery has its own random wait. Default 0. */
+  readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
+  /** The longest wait for the endpoint's answer. A later answer counts as a failure. Default `"30s"`. */
+  readonly timeout?: Wait | undefined;
   /**
    * Retries a delivery if the answer is not 200, or if no answer comes. Default: no retries, because the platform
    * does not document when it retries.
    */
   readonly retry?:
     | {
-        /** The wait before each retry, ms. `[1000, 5000]` makes two retries. */
-        readonly schedule: readonly number[];
+        /** The wait before each retry. `["1s", "5s"]` makes two retries. */
+        readonly schedule: readonly Wait[];
       }
     | undefined;
 }
@@ -84,8 +90,8 @@ export interface SandboxFault {
   readonly status?: number | undefined;
   /** The `Retry-After` header of an answer with `status`: seconds, or a text such as an HTTP date. */
   readonly retryAfter?: number | string | undefined;
-  /** The wait in ms before the answer. If you give a range, each request has its own random wait. */
-  readonly delay?: number | readonly [min: number, max: number] | undefined;
+  /** The wait before the answer: ms, or a text such as `"3s"`. If you give a range, each request has its own random wait. */
+  readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
   /** Breaks the connection in the middle of the answer's body. Without `status`, the request still takes effect. */
   readonly cutOff?: boolean | undefined;
 }
@@ -117,17 +123,17 @@ export const defaultAccessToken = "sandbox";
 
 export type Range = readonly [min: number, max: number];
 
-export function toRange(ms: number | Range = 0): Range {
-  return typeof ms === "number" ? [ms, ms] : [ms[0], ms[1]];
+/** @param wait - a wait that {@link check} has returned, in ms */
+export function toRange(wait: Wait | readonly [min: Wait, max: Wait] = 0): Range {
+  const [min, max = min] = typeof wait === "object" ? wait : [wait];
+  return [Number(min), Number(max)];
 }
 
-const wait = z
-  .number({ error: "must be a number of ms" })
-  .min(0, "must not be negative")
-  .max(MAX_TIMER, `must not be more than ${MAX_TIMER} ms`);
+const NUMBER = `must be a number of ms from 0 to ${MAX_TIMER}`;
+const wait = durationFrom(0, MAX_TIMER, NUMBER);
 
 const msOrRange = z.union([wait, z.tuple([wait, wait]).refine(([min, max]) => min <= max)], {
-  error: "must be a number of ms, or [min, max]",
+  error: `${NUMBER}, a duration such as "30s", or [min, max]`,
 });
 
 const share = z
@@ -136,11 +142,13 @@ const share = z
   .max(1, "must be from 0 to 1");
 
 /**
+ * Checks a value, and returns it with all waits in ms.
+ *
  * @param at - the path of the value in the caller's arguments
  * @throws InvalidArgumentError naming each wrong field
  */
-export function check(schema: () => z.ZodType, value: unknown, at: readonly (string | number)[] = []): void {
-  checkOptions(schema, value, { at, together: true });
+export function check<T>(schema: () => z.ZodType, value: T, at: readonly (string | number)[] = []): T {
+  return checkOptions(schema, value, { at, together: true }) as T;
 }
 
 export const deliverySchema = () =>
@@ -152,11 +160,13 @@ export const deliverySchema = () =>
       .optional(),
     duplicateAfter: msOrRange.optional(),
     drop: share.optional(),
-    shuffle: z.union([z.boolean(), wait], { error: "must be true, false or a number of ms" }).optional(),
+    shuffle: z
+      .union([z.boolean(), wait], { error: 'must be true, false, a number of ms or a duration such as "1s"' })
+      .optional(),
     delay: msOrRange.optional(),
-    timeout: wait.gt(0, "must be more than 0").optional(),
+    timeout: wait.refine((ms) => ms > 0, "must be more than 0").optional(),
     retry: optionsObject({
-      schedule: z.array(wait, { error: "must be a list of numbers of ms" }),
+      schedule: z.array(wait, { error: 'must be a list of numbers of ms, or of durations such as "30s"' }),
     }).optional(),
   });
 
@@ -208,13 +218,13 @@ const sandboxSchema = () =>
 
 /** @throws InvalidArgumentError naming each wrong option */
 export function readOptions(options: SandboxOptions): SandboxSettings {
-  check(sandboxSchema, options);
-  const { seed = randomSeed(), accessToken = defaultAccessToken } = options;
-  const { delivery = {}, faults = [], observe = () => {} } = options;
+  const checked = check(sandboxSchema, options);
+  const { seed = randomSeed(), accessToken = defaultAccessToken } = checked;
+  const { delivery = {}, faults = [], observe = () => {} } = checked;
   return { seed, accessToken, log: new Log(options.logger ?? (() => {})), observe, delivery, faults };
 }
 
-/** @param options - options that match `deliverySchema` */
+/** @param options - options that `check` has returned for `deliverySchema` */
 export function toDeliverySettings(options: SandboxDeliveryOptions): DeliverySettings {
   const {
     duplicates = 0,
@@ -229,9 +239,9 @@ export function toDeliverySettings(options: SandboxDeliveryOptions): DeliverySet
     duplicates,
     duplicateAfter: toRange(duplicateAfter),
     drop,
-    shuffleWindow: shuffle === true ? 100 : shuffle === false ? undefined : shuffle,
+    shuffleWindow: shuffle === true ? 100 : shuffle === false ? undefined : Number(shuffle),
     delay: toRange(delay),
-    timeout,
-    retrySchedule: [...(retry?.schedule ?? [])],
+    timeout: Number(timeout),
+    retrySchedule: (retry?.schedule ?? []).map(Number),
   };
 }

@@ -254,7 +254,7 @@ function deliveryForm({ delivery }: Sandbox, visit: Visit): Html {
     "Lost deliveries, %",
     html`type="number" min="0" max="100" step="any"`,
     drop * 100,
-  )}${field("delay", "Delay, ms", countAttributes(), typeof delay === "number" ? delay : delay[1])}${field("timeout", "Timeout, ms", countAttributes(), timeout)}${field(
+  )}${field("delay", "Delay, ms", countAttributes(), typeof delay === "object" ? delay[1] : delay)}${field("timeout", "Timeout, ms", countAttributes(), timeout)}${field(
     "retry",
     "Waits before retries, ms",
     html`placeholder="1000, 5000" pattern="[\\d\\s,]*"`,

@@ -1,6 +1,6 @@
 import { duration } from "../console/html.ts";
 import { StayhookError } from "../errors.ts";
-import type { SandboxDeliveryOptions, SandboxFault } from "./options.ts";
+import { type SandboxDeliveryOptions, type SandboxFault, toRange } from "./options.ts";
 import type { Sandbox } from "./sandbox.ts";
 import type { SandboxBooking, SandboxListing } from "./sandbox-records.ts";
 
@@ -273,7 +273,7 @@ const joined = (...parts: readonly (string | false | undefined)[]): string =>
 export function describeFault({ status, retryAfter, delay, cutOff }: SandboxFault): string {
   return joined(
     status !== undefined && `${status}${retryAfter === undefined ? "" : ` (Retry-After ${retryAfter})`}`,
-    delay !== undefined && `${[delay].flat().map(duration).join(" to ")} slower`,
+    delay !== undefined && `${[...new Set(toRange(delay))].map(duration).join(" to ")} slower`,
     cutOff && "cut off",
   );
 }

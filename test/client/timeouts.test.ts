@@ -18,11 +18,13 @@ describe("the timeout", () => {
     expect(await clientOf(server, { timeout: 500 }).bookings.get("A")).toEqual(booking);
     expect(server.requests).toHaveLength(2);
     const stuck = await platform([stall]);
-    const error = await rejection(clientOf(stuck, { maxRetries: 0 }).bookings.get("A", { timeout: 80 }));
-    expect(error).toMatchObject({
-      name: "ConnectionTimeoutError",
-      message: `GET ${stuck.url}/v2/bookings/A: no complete answer within 80 ms.`,
-    });
+    const message = `GET ${stuck.url}/v2/bookings/A: no complete answer within 80 ms.`;
+    for (const timeout of [80, "80ms"]) {
+      const byClient = rejection(clientOf(stuck, { maxRetries: 0, timeout }).bookings.get("A"));
+      const byCall = rejection(clientOf(stuck, { maxRetries: 0 }).bookings.get("A", { timeout }));
+      for (const error of [await byClient, await byCall])
+        expect(error).toMatchObject({ name: "ConnectionTimeoutError", message });
+    }
   });
 
   it("is 10 s by default, and covers the token", async () => {

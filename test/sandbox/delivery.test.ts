@@ -80,7 +80,7 @@ describe("the seed decides", () => {
 
   it("the delays, whatever is lost", async () => {
     const drawn = (drop: number) =>
-      deliver(20, { seed: 3, delivery: { drop, delay: [1, 5000] } }).then(delays);
+      deliver(20, { seed: 3, delivery: { drop, delay: [1, "5s"] } }).then(delays);
     const some = await drawn(0.5);
     expect(some).toEqual(await drawn(0));
     expect(new Set(some).size).toBeGreaterThan(10);

@@ -106,12 +106,13 @@ describe.each(Object.keys(carriers))("over %s", (carrier) => {
   });
 
   it("delays an answer, and advance() ends the delay", async () => {
-    const { sandbox, ask, statuses } = await start({ faults: [{ delay: [40, 60] }] });
+    const { sandbox, ask, statuses } = await start({ faults: [{ delay: [40, "60ms"] }] });
     const began = performance.now();
     expect(await statuses(1)).toEqual([200]);
     expect(performance.now() - began).toBeGreaterThanOrEqual(39);
 
-    sandbox.faults.set([{ delay: 3_600_000 }]);
+    sandbox.faults.set([{ delay: "1h" }]);
+    expect(sandbox.faults.list()).toEqual([{ delay: 3_600_000 }]);
     let answered = false;
     const asking = ask("GET", "/v2/listings").then((response) => {
       answered = true;

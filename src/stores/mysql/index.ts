@@ -2,7 +2,7 @@ import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import { check, integerFrom, optionsObject } from "../../options.ts";
+import { check, integerFrom, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
 import { endIdleAfter, ISOLATION, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
@@ -14,12 +14,12 @@ export interface MysqlStoreOptions {
   readonly url?: string | undefined;
   /** Your own pool of `mysql2/promise`. `store.close()` leaves the pool open. */
   readonly pool?: Pool | undefined;
-  /** The time between two polls for events of other processes, ms. Default 1000. MySQL has no notifications. */
-  readonly pollInterval?: number | undefined;
+  /** The time between two polls for events of other processes: ms, or a text such as `"1s"`. Default 1000. MySQL has no notifications. */
+  readonly pollInterval?: number | string | undefined;
   /** The maximum number of connections in the store's own pool. Default 5. */
   readonly maxConnections?: number | undefined;
-  /** The timeout of a statement, and of the wait for a connection, ms. After it, the call rejects. Default 10,000. */
-  readonly commandTimeout?: number | undefined;
+  /** How long a statement, or the wait for a connection, may take: ms, or a text such as `"10s"`. Default 10,000. */
+  readonly commandTimeout?: number | string | undefined;
 }
 
 /** The store that {@link mysqlStore} returns. `event.atomically` gives your function a connection of `mysql2`. */
@@ -88,9 +88,6 @@ export function migrationSql(
   return [...mysqlDialect.schema, version].map((statement) => `${statement};\n`).join("\n");
 }
 
-const whole = (byDefault: number) =>
-  integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(byDefault);
-
 function schema(hasPool: boolean) {
   const isUrl = (url: unknown) => typeof url === "string" && /^mysql:\/\/./i.test(url) && URL.canParse(url);
   const url = z.custom<string>(isUrl, {
@@ -102,9 +99,9 @@ function schema(hasPool: boolean) {
   return optionsObject({
     url: hasPool ? z.unknown().optional() : url,
     pool: pool.optional(),
-    pollInterval: whole(1000),
-    maxConnections: whole(5),
-    commandTimeout: whole(10_000),
+    pollInterval: timerFrom(1000),
+    maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
+    commandTimeout: timerFrom(10_000),
   });
 }
 

@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import { check, integerFrom, oneOf, option, optionsObject } from "../../options.ts";
+import { check, integerFrom, oneOf, option, optionsObject, timerFrom } from "../../options.ts";
 import {
   channelOf,
   inSchema,
@@ -37,12 +37,12 @@ export interface PostgresStoreOptions {
    * arrives, so the store keeps polling. `poll`: the store only polls.
    */
   readonly wake?: "notify" | "poll" | undefined;
-  /** How often the store polls, ms. Default 1000. */
-  readonly pollInterval?: number | undefined;
+  /** How often the store polls: ms, or a text such as `"1s"`. Default 1000. */
+  readonly pollInterval?: number | string | undefined;
   /** The maximum number of connections in the store's own pool. LISTEN uses an extra connection. Default 5. */
   readonly maxConnections?: number | undefined;
-  /** The timeout of a command, and of the wait for a connection, ms. After it, the call rejects. Default 10,000. */
-  readonly commandTimeout?: number | undefined;
+  /** How long a command, or the wait for a connection, may take: ms, or a text such as `"10s"`. Default 10,000. */
+  readonly commandTimeout?: number | string | undefined;
 }
 
 /**
@@ -168,9 +168,6 @@ const migrationSchema = () =>
     ).default(0),
   });
 
-const whole = (byDefault: number) =>
-  integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(byDefault);
-
 function storeSchema(hasPool: boolean) {
   const connectionString = z.custom<string>((url) => typeof url === "string" && DATABASE.test(url), {
     error: "must be a URL such as postgresql://user@host/database, unless you pass a pool",
@@ -184,9 +181,9 @@ function storeSchema(hasPool: boolean) {
     pool: z.custom<Pool>(isPool, { error: "must be a Pool from the package pg" }).optional(),
     schema: schemaName(),
     wake: oneOf("notify", "poll").default("notify"),
-    pollInterval: whole(1000),
-    maxConnections: whole(5),
-    commandTimeout: whole(10_000),
+    pollInterval: timerFrom(1000),
+    maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
+    commandTimeout: timerFrom(10_000),
   };
   return optionsObject(shape, {
     notObject: "postgresStore takes an object with a connectionString or a pool",

@@ -1,7 +1,6 @@
 import * as z from "zod";
-import { MAX_TIMER } from "../../async.ts";
 import { Log, type Logger } from "../../logger.ts";
-import { check, logger, numberFrom, option, optionsObject } from "../../options.ts";
+import { check, logger, option, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { Connection, type RedisClient } from "./redis-connection.ts";
 import { RedisStore } from "./redis-store.ts";
@@ -18,8 +17,8 @@ export interface RedisStoreOptions {
   readonly client?: RedisClient | undefined;
   /** The prefix of all keys. The store adds braces, which put all keys in one hash slot. Default `stayhook`. */
   readonly prefix?: string | undefined;
-  /** How long a call waits for Redis before it rejects, ms. Default 5000. */
-  readonly commandTimeout?: number | undefined;
+  /** How long a call waits for Redis before it rejects: ms, or a text such as `"5s"`. Default 5000. */
+  readonly commandTimeout?: number | string | undefined;
   /** At the first use, gets a warning for each Redis setting that risks a loss of events. Default: the console. */
   readonly logger?: Logger | undefined;
 }
@@ -66,9 +65,7 @@ function schema(client: RedisClient | undefined) {
         .string(badPrefix)
         .regex(/^[^{}\p{C}\s]{1,200}$/u, badPrefix)
         .default("stayhook"),
-      commandTimeout: numberFrom(Number.MIN_VALUE, MAX_TIMER, "must be a number of ms, more than 0").default(
-        5000,
-      ),
+      commandTimeout: timerFrom(5000),
       logger: logger().optional(),
     },
     { notObject: "redisStore takes an object with a url or a client" },

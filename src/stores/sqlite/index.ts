@@ -2,7 +2,7 @@ import { closeSync, existsSync, openSync, statSync } from "node:fs";
 import { dirname, resolve } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../../errors.ts";
-import { check, numberFrom, oneOf, optionsObject } from "../../options.ts";
+import { check, durationFrom, oneOf, optionsObject } from "../../options.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
 import { isMigrated, migrate } from "../sql/sql-schema.ts";
@@ -23,10 +23,11 @@ export interface SqliteStoreOptions {
    */
   readonly durability?: "power-loss" | "process-crash" | undefined;
   /**
-   * How long a call waits for a locked file, ms. Default 5000. `sqliteStore()` blocks the event loop during this wait.
+   * How long a call waits for a locked file: ms, or a text such as `"5s"`. Default 5000. `sqliteStore()` blocks the event
+   * loop during this wait.
    * The methods of the store do not block the event loop.
    */
-  readonly busyTimeout?: number | undefined;
+  readonly busyTimeout?: number | string | undefined;
 }
 
 /** The argument of a function passed to `event.atomically`: the database, in the transaction that ends the event. */
@@ -68,7 +69,9 @@ export function sqliteStore(
 const schema = () =>
   optionsObject({
     durability: oneOf("power-loss", "process-crash").default("power-loss"),
-    busyTimeout: numberFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more").default(5000),
+    busyTimeout: durationFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more")
+      .optional()
+      .transform((ms) => ms ?? 5000),
   });
 
 function problemWithDatabase(database: unknown): string | undefined {

@@ -20,7 +20,7 @@ describeEvery(
     /** Empty databases. To make one takes longer than most cases. */
     const free: Place[] = [];
     const casesOn = (place: () => Place) => {
-      const open = () => place().open({ shares: true, commandTimeout: 60_000, pollInterval: 10 });
+      const open = () => place().open({ shares: true, commandTimeout: 60_000, pollInterval: "10ms" });
       return storeContract(open, {
         unit: UNITS[kind.name],
         another: open,

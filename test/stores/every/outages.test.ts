@@ -62,7 +62,7 @@ describeEvery(
     });
 
     test("calls to a server that hangs reject after commandTimeout", async () => {
-      const { proxy, store } = await behindProxy(kind, { commandTimeout: 1500 });
+      const { proxy, store } = await behindProxy(kind, { commandTimeout: "1500ms" });
       await store.add(eventOf());
       const [claim] = await store.claim(CLAIM);
       proxy.hang();

@@ -17,8 +17,8 @@ import { handleOn } from "../contract/wrapped.ts";
 export interface Opening {
   /** The server, such as a proxy. Default: the server that tests share. */
   readonly url?: string | undefined;
-  readonly commandTimeout?: number;
-  readonly pollInterval?: number;
+  readonly commandTimeout?: number | string;
+  readonly pollInterval?: number | string;
   /** Whether all handles of this process share their connections, because a server allows about a hundred. */
   readonly shares?: boolean;
 }

@@ -60,6 +60,7 @@ describe("arguments", () => {
   });
 
   test("an option that is undefined has its default", async () => {
+    expect(() => sqliteStore(files.path(), { busyTimeout: "2s" })).not.toThrow();
     const store = sqliteStore(files.path(), { durability: undefined, busyTimeout: undefined });
     await store.close();
   });
