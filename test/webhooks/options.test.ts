@@ -61,6 +61,7 @@ describe("bad options", () => {
     ["drain", null, ""],
     ["drain", { timeOut: 5 }, "timeOut"],
     ["process", { attemp: 2 }, "attemp"],
+    ["process", { attempt: 0 }, "attempt"],
     ["close", { signal: undefined }, "signal"],
     ["process", { signal: "now" }, "signal"],
     ["close", { timeout: Number.NaN }, "timeout"],

@@ -11,6 +11,7 @@ import {
 } from "stayhook";
 import type { NewEvent } from "stayhook/store";
 import { describe, expect, test, vi } from "vitest";
+import { gate } from "../queue/support.ts";
 import {
   advance,
   clientOf,
@@ -19,6 +20,7 @@ import {
   platformOf,
   recordingLogger,
   useFakeTime,
+  watch,
 } from "./support.ts";
 
 useFakeTime();
@@ -41,10 +43,15 @@ function forwarding(options: { send?: (event: NewEvent) => unknown } & Record<st
   return { webhooks, platform, sent, deliver };
 }
 
-const failure = (promise: Promise<unknown>): Promise<ProcessingError> =>
-  promise.then(
+/** Processes a value, and returns the error. */
+const failure = (
+  webhooks: WebhookHandler,
+  given: unknown,
+  options?: Parameters<typeof webhooks.process>[1],
+) =>
+  webhooks.process(given as never, options).then(
     () => Promise.reject(new Error("did not fail")),
-    (error) => {
+    (error: ProcessingError) => {
       expect(error).toBeInstanceOf(ProcessingError);
       return error;
     },
@@ -52,26 +59,20 @@ const failure = (promise: Promise<unknown>): Promise<ProcessingError> =>
 
 describe("forwardTo", () => {
   test("hands the event over before the answer, and processes nothing itself", async () => {
-    let taken: (() => void) | undefined;
+    const taken = gate();
     const sent: NewEvent[] = [];
-    const { webhooks, platform, deliver } = forwarding({
-      send: (event) => {
-        sent.push(event);
-        return new Promise<void>((resolve) => {
-          taken = resolve;
-        });
-      },
-    });
-    let answered = false;
+    const send = (event: NewEvent) => {
+      sent.push(event);
+      return taken.opened;
+    };
+    const { webhooks, platform, deliver } = forwarding({ send });
     const notification = notificationOf({ bookingCode: "A1" });
-    const delivery = deliver(notification).then((response) => {
-      answered = true;
-      return response;
-    });
+    const delivery = watch(deliver(notification));
     await advance(1000);
-    expect(answered).toBe(false);
-    taken?.();
-    expect((await delivery).status).toBe(200);
+    expect(delivery.settled).toBe(false);
+    taken.open();
+    await advance();
+    expect(delivery.result?.status).toBe(200);
     expect(sent).toMatchObject([
       { eventId: notification.eventId, ref: "booking:A1", notification: JSON.stringify(notification) },
     ]);
@@ -164,22 +165,17 @@ describe("process", () => {
     expect(() => atomically(() => {})).toThrow(/needs a store with transactions/);
   });
 
+  const circle: Record<string, unknown> = {};
+  circle.circle = circle;
   test.each([
     ["no JSON", "{"],
     ["no object", "[]"],
     ["no id", { timestamp: "2026-01-01T00:00:00Z" }],
     ["nothing", undefined],
-    [
-      "a cycle",
-      (() => {
-        const circle: Record<string, unknown> = {};
-        circle.circle = circle;
-        return circle;
-      })(),
-    ],
+    ["a cycle", circle],
   ])("what is no notification (%s) is invalid, and not to be tried again", async (_, given) => {
     const { webhooks } = forwarding();
-    expect(await failure(webhooks.process(given as never))).toMatchObject({
+    expect(await failure(webhooks, given)).toMatchObject({
       name: "ProcessingError",
       reason: "invalid",
       retryable: false,
@@ -187,40 +183,25 @@ describe("process", () => {
     });
   });
 
-  test("a failed callback is retryable until maxAttempts", async () => {
-    const thrown = new Error("no calendar");
-    const { webhooks } = forwarding({ maxAttempts: 4, on: { unknown: () => Promise.reject(thrown) } });
-    const attempt = async (n?: number) =>
-      failure(webhooks.process(notificationOf(), n === undefined ? undefined : { attempt: n }));
-    expect(await attempt()).toMatchObject({ reason: "callback", retryable: true, cause: thrown });
-    expect(await attempt(3)).toMatchObject({ retryable: true });
-    expect(await attempt(4)).toMatchObject({ retryable: false });
-    expect((await attempt()).message).toMatch(/no record\) failed: Error: no calendar/);
-  });
-
+  const thrown = new Error("no calendar");
+  const fails = () => Promise.reject(thrown);
   test.each([
-    [404, "not-found"],
-    [410, "not-found"],
-    [403, "denied"],
-    [422, "denied"],
-  ])("%i is %s, for five attempts", async (status, reason) => {
-    const { webhooks, platform } = forwarding();
-    platform.answer("A1", { status });
-    const attempt = (n: number) =>
-      failure(webhooks.process(notificationOf({ bookingCode: "A1" }), { attempt: n }));
-    expect(await attempt(4)).toMatchObject({ reason, retryable: true });
-    const last = await attempt(5);
-    expect(last).toMatchObject({ reason, retryable: false });
-    if (status === 404) expect(last.cause).toBeInstanceOf(NotFoundError);
-  });
-
-  test("a maxAttempts below five limits unknown records, too", async () => {
-    const { webhooks, platform } = forwarding({ maxAttempts: 2 });
-    platform.answer("A1", { status: 404 });
-    const attempt = (n: number) =>
-      failure(webhooks.process(notificationOf({ bookingCode: "A1" }), { attempt: n }));
-    expect(await attempt(1)).toMatchObject({ retryable: true });
-    expect(await attempt(2)).toMatchObject({ retryable: false });
+    { what: "a failed callback", status: 200, reason: "callback", maxAttempts: 4, limit: 4, cause: thrown },
+    { what: "404", status: 404, reason: "not-found", limit: 5, cause: expect.any(NotFoundError) },
+    { what: "410", status: 410, reason: "not-found", limit: 5 },
+    { what: "403", status: 403, reason: "denied", limit: 5 },
+    { what: "422", status: 422, reason: "denied", limit: 5 },
+    { what: "404 with a lower maxAttempts", status: 404, reason: "not-found", maxAttempts: 2, limit: 2 },
+  ])("$what is retryable for $limit attempts", async ({ status, reason, maxAttempts = 12, limit, cause }) => {
+    const { webhooks, platform } = forwarding({ maxAttempts, on: { fallback: fails } });
+    platform.answer("A1", { status, body: { bookingCode: "A1", status: "Confirmed" } });
+    const attempt = (n?: number) =>
+      failure(webhooks, notificationOf({ bookingCode: "A1" }), n === undefined ? undefined : { attempt: n });
+    expect(await attempt()).toMatchObject({ reason, retryable: true });
+    expect(await attempt(limit - 1)).toMatchObject({ reason, retryable: true });
+    const last = await attempt(limit);
+    expect(last).toMatchObject({ reason, retryable: false, cause: cause ?? expect.any(Error) });
+    expect(last.message).toMatch(/^Event .* \(booking:A1\) failed: /);
   });
 
   test.each([
@@ -230,16 +211,11 @@ describe("process", () => {
     [new TypeError("fetch failed"), undefined],
   ])(
     "out of reach (%j) is always worth another attempt, after what the platform asks",
-    async (answer, seconds) => {
+    async (answer, retryAfter) => {
       const { webhooks, platform } = forwarding();
       platform.answer("A1", answer);
-      expect(
-        await failure(webhooks.process(notificationOf({ bookingCode: "A1" }), { attempt: 99 })),
-      ).toMatchObject({
-        reason: "unavailable",
-        retryable: true,
-        retryAfter: seconds,
-      });
+      const error = await failure(webhooks, notificationOf({ bookingCode: "A1" }), { attempt: 99 });
+      expect(error).toMatchObject({ reason: "unavailable", retryable: true, retryAfter });
     },
   );
 
@@ -252,40 +228,29 @@ describe("process", () => {
           new Promise(() => signal.addEventListener("abort", () => aborted.push(signal.reason))),
       },
     });
-    const slow = failure(webhooks.process(notificationOf()));
+    const reason = new Error("worker stops");
+    const attempt = (signal?: AbortSignal) => watch(failure(webhooks, notificationOf(), { signal }));
+    const slow = attempt();
     await advance(5000);
     expect(aborted).toMatchObject([{ name: "TimeoutError" }]);
     await advance(3000);
-    expect(await slow).toMatchObject({ reason: "callback", retryable: true });
+    expect(slow.result).toMatchObject({ reason: "callback", retryable: true });
 
     const controller = new AbortController();
-    const ended = failure(webhooks.process(notificationOf(), { signal: controller.signal }));
+    const ended = attempt(controller.signal);
     await advance(100);
-    controller.abort(new Error("worker stops"));
+    controller.abort(reason);
+    const before = attempt(AbortSignal.abort(reason));
     await advance(3000);
-    expect(await ended).toMatchObject({
-      reason: "callback",
-      retryable: true,
-      cause: new Error("worker stops"),
-    });
-    expect(aborted.length).toBe(2);
+    for (const { result } of [ended, before])
+      expect(result).toMatchObject({ reason: "callback", retryable: true, cause: reason });
+    expect(aborted).toHaveLength(2);
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  test("an aborted signal is respected, and no listener stays on the caller's signal", async () => {
-    const reason = new Error("worker stops");
-    const { webhooks } = forwarding({ on: { unknown: () => new Promise(() => {}) } });
-    const ended = failure(webhooks.process(notificationOf(), { signal: AbortSignal.abort(reason) }));
-    await advance(3000);
-    expect(await ended).toMatchObject({ cause: reason });
-
+  test("leaves no listener on the caller's signal", async () => {
     const { signal } = new AbortController();
     await forwarding().webhooks.process(notificationOf(), { signal });
     expect(getEventListeners(signal, "abort")).toEqual([]);
-  });
-
-  test("a bad attempt is refused by name", async () => {
-    const { webhooks } = forwarding();
-    await expect(webhooks.process(notificationOf(), { attempt: 0 })).rejects.toThrow(/attempt: must be/);
   });
 });

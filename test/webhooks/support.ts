@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Observation, WebhookHandlerOptions } from "stayhook";
+import type { ClientOptions, Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
 import { afterEach, beforeEach, vi } from "vitest";
@@ -56,11 +56,15 @@ export const recordingLogger = () => {
   return { lines, debug: log, info: log, warn: log, error: log };
 };
 
-export function clientOf(platform: { fetch: (url: string, init: RequestInit) => Promise<Response> }) {
+export function clientOf(
+  { fetch }: { fetch: (url: string, init: RequestInit) => Promise<Response> },
+  options: ClientOptions = {},
+) {
   return new StayhookClient({
     baseUrl: "https://platform.example",
     accessToken: "secret-token",
-    fetch: platform.fetch,
+    fetch,
+    ...options,
   });
 }
 

@@ -1,19 +1,18 @@
-import {
-  createWebhookHandler,
-  forwardTo,
-  memoryStore,
-  type Observation,
-  StayhookClient,
-  type Telemetry,
-} from "stayhook";
+import { createWebhookHandler, forwardTo, type Observation, type Telemetry } from "stayhook";
 import type { NewEvent } from "stayhook/store";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { RequestObservation } from "../../src/client/observers.ts";
-import { alteredStore } from "../queue/support.ts";
-import { clientOf, handlerOf, notificationOf, platformOf, recordingLogger } from "./support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { never } from "../queue/support.ts";
+import {
+  advance,
+  clientOf,
+  handlerOf,
+  notificationOf,
+  platformOf,
+  recordingLogger,
+  useFakeTime,
+} from "./support.ts";
 
-beforeEach(() => void vi.useFakeTimers());
-afterEach(() => void vi.useRealTimers());
+useFakeTime();
 
 const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const passing: Telemetry = {
@@ -23,7 +22,6 @@ const passing: Telemetry = {
   onResponse: () => {},
 };
 
-const never = () => new Promise<never>(() => {});
 const hangs = (_: unknown, run: () => unknown) => {
   run();
   return never();
@@ -31,6 +29,19 @@ const hangs = (_: unknown, run: () => unknown) => {
 const fails = (): never => {
   throw new Error("no collector");
 };
+
+/** Makes a handler that gives its telemetry to its client, too. `said` returns the log lines about the telemetry. */
+function tracedHandler(telemetry: Telemetry) {
+  const fallback = vi.fn();
+  const logger = recordingLogger();
+  const handler = handlerOf({
+    ...{ telemetry, logger, on: { fallback } },
+    clientOf: (platform) => clientOf(platform, { telemetry, logger }),
+  });
+  handler.platform.booking("HX3K9", "Confirmed");
+  const said = () => logger.lines.filter((line) => line.includes("telemetry"));
+  return { ...handler, fallback, said };
+}
 
 test("the handler calls each function, with what it promises", async () => {
   const calls: string[] = [];
@@ -88,7 +99,7 @@ test("observe gets the time of receipt with each attempt, and how long it took a
   const { receivedAt } = (await store.get(eventId))!;
   for (let drains = 0; drains < 5; drains++) {
     await webhooks.drain();
-    await vi.advanceTimersByTimeAsync(60_000);
+    await advance(60_000);
   }
   const about = { eventId, ref: "booking:HX3K9", receivedAt };
   const attempts = observed.filter((each) => "receivedAt" in each);
@@ -100,14 +111,6 @@ test("observe gets the time of receipt with each attempt, and how long it took a
     { kind: "started", attempt: 2, ...about },
     expect.objectContaining({ kind: "done", attempt: 2, duration: 30, ...about }),
   ]);
-});
-
-test("observe gets the duration of an attempt with which an event is parked", async () => {
-  const { webhooks, deliver, observed } = handlerOf({ autoStart: false, maxAttempts: 1 });
-  await deliver(notificationOf({ bookingCode: "GONE" }));
-  await webhooks.drain();
-  const parked = { kind: "parked", duration: expect.any(Number), receivedAt: expect.any(Date) };
-  expect(observed.at(-1)).toMatchObject(parked);
 });
 
 describe("a telemetry that fails costs no event", () => {
@@ -136,56 +139,39 @@ describe("a telemetry that fails costs no event", () => {
 
   test.each(Object.entries(broken))("%s", async (name, functions) => {
     const telemetry = { ...passing, ...functions } as Telemetry;
-    const platform = platformOf();
-    platform.booking("HX3K9", "Confirmed");
-    const logger = recordingLogger();
-    const { baseUrl, accessToken } = { baseUrl: "https://platform.example", accessToken: "t" };
-    const { fetch } = platform;
-    const client = new StayhookClient({ baseUrl, accessToken, fetch, telemetry, logger });
-    const fallback = vi.fn();
-    const { webhooks, deliver, store } = handlerOf({ client, telemetry, logger, on: { fallback } });
+    const { webhooks, platform, deliver, store, fallback, said } = tracedHandler(telemetry);
     for (let count = 1; count <= 3; count++) {
       expect((await deliver(notificationOf({ bookingCode: "HX3K9" }))).status).toBe(200);
-      await vi.advanceTimersByTimeAsync(100);
+      await advance(100);
       expect(await store.counts()).toMatchObject({ done: count });
     }
     expect(fallback).toHaveBeenCalledTimes(3);
     expect(platform.reads).toHaveLength(3);
     await webhooks.close();
-    const said = logger.lines.filter((line) => line.includes("telemetry") && !line.includes("left out"));
-    expect(said).toHaveLength(silent.includes(name) ? 0 : 1);
-    for (const line of said) expect(line).toMatch(/the telemetry .* failed: Error: no collector$/);
+    const lines = said().filter((line) => !line.includes("left out"));
+    expect(lines).toHaveLength(silent.includes(name) ? 0 : 1);
+    for (const line of lines) expect(line).toMatch(/the telemetry .* failed: Error: no collector$/);
   });
 
   test("it is warned of once a minute, with the number of lines left out", async () => {
-    const { deliver, logger } = handlerOf({ telemetry: { ...passing, observe: fails } });
+    const { deliver, said } = tracedHandler({ ...passing, observe: fails });
     await deliver(notificationOf());
-    await vi.advanceTimersByTimeAsync(50_000);
+    await advance(50_000);
     await deliver(notificationOf());
-    expect(logger.lines.filter((line) => line.includes("telemetry"))).toHaveLength(1);
-    await vi.advanceTimersByTimeAsync(20_000);
+    expect(said()).toHaveLength(1);
+    await advance(20_000);
     await deliver(notificationOf());
-    const [, second, third] = logger.lines.filter((line) => line.includes("telemetry"));
-    expect(second).toContain("(5 similar lines were left out)");
-    expect(third).toBeUndefined();
+    expect(said().slice(1)).toEqual([expect.stringContaining("(5 similar lines were left out)")]);
   });
 
   test("process that never calls run holds an attempt up for a second, not longer", async () => {
-    const telemetry: Telemetry = { ...passing, process: never };
-    const platform = platformOf();
-    platform.booking("HX3K9", "Confirmed");
-    const logger = recordingLogger();
-    const client = new StayhookClient({
-      ...{ baseUrl: "https://platform.example", accessToken: "t", fetch: platform.fetch },
-      ...{ telemetry, logger },
-    });
-    const { deliver, store } = handlerOf({ client, telemetry, logger });
+    const { deliver, store, said } = tracedHandler({ ...passing, process: never });
     await deliver(notificationOf({ bookingCode: "HX3K9" }));
-    await vi.advanceTimersByTimeAsync(990);
+    await advance(990);
     expect(await store.counts()).toMatchObject({ processing: 1 });
-    await vi.advanceTimersByTimeAsync(20);
+    await advance(20);
     expect(await store.counts()).toMatchObject({ done: 1 });
-    expect(logger.lines.filter((line) => line.includes("telemetry"))).toEqual([
+    expect(said()).toEqual([
       expect.stringContaining(
         "`process` failed: Error: the telemetry function did not call `run` within 1000 ms",
       ),
@@ -216,21 +202,6 @@ describe("a telemetry that fails costs no event", () => {
     expect((await deliver(notificationOf({ eventId }))).status).toBe(200);
     expect(await store.get(eventId)).toMatchObject({ traceparent: null });
   });
-});
-
-test("without telemetry, the store gets the very event that was parsed, and no wrapper runs", async () => {
-  const added: NewEvent[] = [];
-  const store = alteredStore(memoryStore(), {
-    add:
-      (add) =>
-      (event, ...more) => {
-        added.push(event);
-        return add(event, ...more);
-      },
-  });
-  const { deliver } = handlerOf({ autoStart: false, store });
-  await deliver(notificationOf());
-  expect(added[0]).not.toHaveProperty("traceparent");
 });
 
 test("an event that is forwarded to another queue takes its traceparent along", async () => {
@@ -267,34 +238,13 @@ test("an event that is forwarded to another queue takes its traceparent along", 
   ]);
 });
 
-test("the client describes each request that it sends, without a secret", async () => {
-  const requests: RequestObservation[] = [];
-  const statuses: (number | string)[] = [];
-  const answers = [401, 503, 200];
-  const client = new StayhookClient({
-    baseUrl: "https://platform.example/api",
-    accessToken: async ({ reason }) => `token-${reason}`,
-    fetch: async () =>
-      Response.json({ bookingCode: "token-initial", status: "x" }, { status: answers.shift()! }),
-    telemetry: {
-      onRequest: (request) => requests.push(request),
-      onResponse: ({ status }) => statuses.push(status ?? "none"),
-    },
-  });
-  // The client waits for the retry in real time.
-  vi.useRealTimers();
-  await client.bookings.get("token-initial", { query: { key: "a secret" } });
-  expect(statuses).toEqual([401, 503, 200]);
-  const request = {
-    method: "GET",
-    route: "/v2/bookings/{bookingCode}",
-    url: "https://platform.example/api/v2/bookings/[redacted]",
-  };
-  expect(requests).toMatchObject([
-    { ...request, attempt: 1, resendCount: 0 },
-    { ...request, attempt: 1, resendCount: 1 },
-    { ...request, attempt: 2, resendCount: 2 },
-  ]);
+test("the client describes a request without a secret", async () => {
+  const onRequest = vi.fn();
+  const platform = platformOf();
+  platform.booking("secret-token", "Confirmed");
+  await clientOf(platform, { telemetry: { onRequest } }).bookings.get("secret-token");
+  const url = "https://platform.example/v2/bookings/[redacted]";
+  expect(onRequest.mock.calls).toMatchObject([[{ route: "/v2/bookings/{bookingCode}", url }]]);
 });
 
 describe("an option `telemetry` that is none throws", () => {
@@ -306,7 +256,6 @@ describe("an option `telemetry` that is none throws", () => {
   ];
   test.each(wrong)("%j", (telemetry, message) => {
     expect(() => handlerOf({ telemetry: telemetry as never })).toThrow(message);
-    const options = { baseUrl: "https://h.example", accessToken: "t", telemetry: telemetry as never };
-    expect(() => new StayhookClient(options)).toThrow(message);
+    expect(() => clientOf(platformOf(), { telemetry: telemetry as never })).toThrow(message);
   });
 });

@@ -1,28 +1,29 @@
 import { memoryStore } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import type { EventTimers } from "../../src/webhooks/timers.ts";
-import { handlerOf, heldCallback, notificationOf } from "./support.ts";
+import {
+  advance,
+  HOUR,
+  handlerOf,
+  heldCallback,
+  MINUTE,
+  notificationOf,
+  useFakeTime,
+  watch,
+} from "./support.ts";
 
 const START = new Date("2026-05-01T12:00:00Z");
-const MINUTE = 60_000;
-const HOUR = 60 * MINUTE;
 const at = (hours: number) => new Date(START.getTime() + hours * HOUR);
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
-/** Every event that this suite looks at is retried after a minute. */
+/** A failed event is retried after a minute. */
 const retried = { maxAttempts: 3, backoff: () => MINUTE };
 
-beforeEach(() => {
-  vi.useFakeTimers({ now: START });
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime(START);
 
 type Options = NonNullable<Parameters<typeof handlerOf>[0]>;
 type Act = (event: { timers: EventTimers; status: string; eventId: string }) => unknown;
 
-/** Makes a handler whose callback for a booking calls `act`, and records the timers that fire. */
-function withTimers(act: Act, { on, ...options }: Options = {}) {
+/** Makes a handler whose callback for booking A1 calls `act`, and records the timers that fire. */
+function withTimers(act: Act = () => {}, { on, ...options }: Options = {}) {
   const fired: { name: string; at: Date; now: Date; status: string; attempt: number }[] = [];
   const changed: string[] = [];
   const note = (event: { timer: { name: string; at: Date }; status: string; attempt: number }) => {
@@ -51,17 +52,45 @@ function withTimers(act: Act, { on, ...options }: Options = {}) {
     await handler.deliver(notificationOf({ bookingCode: "A1" }));
     await advance();
   };
-  const list = () => handler.webhooks.timers("booking:A1").list();
-  return { ...handler, fired, changed, deliver, list };
+  const timers = handler.webhooks.timers("booking:A1");
+  return { ...handler, fired, changed, deliver, timers, list: () => timers.list() };
 }
+
+/** Handles a notification of A1, whose callback sets door-code to `hours`, until `sets` chooses another time. */
+async function booked(hours: number, options?: Options) {
+  let time = at(hours);
+  const it = withTimers(({ timers }) => timers.set("door-code", time), options);
+  await it.deliver();
+  const sets = (other: number) => {
+    time = at(other);
+  };
+  return { ...it, sets };
+}
+
+/** Makes a callback that fails. */
+const failing = () =>
+  vi.fn(() => {
+    throw new Error("no");
+  });
+
+/** Returns the message of the error that each call throws. */
+const messagesOf = (...calls: (() => void)[]) =>
+  calls.map((call) => {
+    try {
+      call();
+    } catch (error) {
+      return (error as Error).message;
+    }
+    return undefined;
+  });
 
 const scheduled = (name: string, time: Date) => ({ name, at: time, state: "scheduled" });
 
 describe("a timer", () => {
   test("fires at its time, once, although its callback is run again for the same stay", async () => {
     const { deliver, fired, list } = withTimers(({ timers }) => {
-      timers.set("door-code", at(2));
       timers.set("arrival-mail", at(1));
+      timers.set("door-code", at(2));
     });
     await deliver();
     expect(await list()).toEqual([scheduled("arrival-mail", at(1)), scheduled("door-code", at(2))]);
@@ -80,10 +109,7 @@ describe("a timer", () => {
   });
 
   test("has fired for good, also after the retention of done events", async () => {
-    const { deliver, fired } = withTimers(({ timers }) => timers.set("door-code", at(1)), {
-      retention: 2 * HOUR,
-    });
-    await deliver();
+    const { deliver, fired } = await booked(1, { retention: 2 * HOUR });
     await advance(48 * HOUR);
     await deliver();
     await advance(HOUR);
@@ -91,16 +117,12 @@ describe("a timer", () => {
   });
 
   test("is moved by another time, fired or not", async () => {
-    let time = at(2);
-    const { deliver, fired } = withTimers(({ timers }) => timers.set("door-code", time));
+    const { deliver, fired, sets } = await booked(2);
+    sets(5);
     await deliver();
-    time = at(5);
-    await deliver();
-    await advance(4 * HOUR);
-    expect(fired).toEqual([]);
-    await advance(HOUR);
+    await advance(5 * HOUR);
     expect(fired).toMatchObject([{ at: at(5), now: at(5) }]);
-    time = at(7);
+    sets(7);
     await deliver();
     await advance(2 * HOUR);
     expect(fired).toMatchObject([{ at: at(5) }, { at: at(7), now: at(7) }]);
@@ -108,12 +130,11 @@ describe("a timer", () => {
 
   test("has an event of its own: freshly read, unchanged, with the time as its timestamp", async () => {
     const seen: object[] = [];
-    const { deliver, platform } = withTimers(({ timers }) => timers.set("door-code", at(1)), {
+    const { platform } = await booked(1, {
       on: { "booking.timer.door-code": (event) => void seen.push(event) },
       track: { booking: ({ status }) => ({ state: status }) },
       skipUnchanged: true,
     });
-    await deliver();
     platform.booking("A1", "Confirmed", { guestName: "Ada" });
     await advance(HOUR);
     expect(seen).toMatchObject([
@@ -143,43 +164,63 @@ describe("a timer", () => {
     expect(fire.mock.calls).toMatchObject([[{ listing: { listingId: 7 }, timer: { name: "photos" } }]]);
   });
 
-  test("of a time that has passed fires at once, and those that are due fire in order of time", async () => {
-    const { deliver, fired } = withTimers(({ timers }) => {
-      timers.set("door-code", at(-1));
-      timers.set("arrival-mail", at(-2));
-    });
-    await deliver();
-    await advance(50);
-    expect(fired.map(({ name }) => name).sort()).toEqual(["arrival-mail", "door-code"]);
+  test("that a replay names runs at once, with the time that was set", async () => {
+    const { fired, store } = await booked(9);
+    expect(await store.replay({ ref: "booking:A1" })).toBe(1); // the notification, not the timer
+    await advance(MINUTE);
+    expect(fired).toEqual([]);
+    await store.replay({ eventId: "stayhook:timer:booking:A1:door-code" });
+    await advance(MINUTE);
+    expect(fired).toMatchObject([{ at: at(9) }]);
+  });
+
+  test("that no process was there to fire is fired by the next process, which observes its lateness", async () => {
+    const store = memoryStore();
+    const one = await booked(2, { store });
+    await one.webhooks.close();
+    await advance(5 * HOUR);
+    const other = withTimers(undefined, { store });
+    other.webhooks.start();
+    await advance(100);
+    expect(other.fired).toMatchObject([{ at: at(2) }]);
+    const lateness = ({ observed }: typeof other) =>
+      observed.flatMap((event) => (event.kind === "started" ? [event.lateness] : []));
+    expect([lateness(one), lateness(other)]).toEqual([[undefined], [3 * HOUR]]);
+  });
+
+  test("is not early on a clock that is set back", async () => {
+    const { fired } = await booked(2);
+    vi.setSystemTime(at(-10));
+    await advance(12 * HOUR - 1);
+    expect(fired).toEqual([]);
+    await advance(HOUR);
+    expect(fired).toHaveLength(1);
   });
 });
 
 describe("set and clear in one attempt", () => {
-  test.each<[string, (timers: EventTimers) => void, object[]]>([
-    ["set, clear", (t) => [t.set("door-code", at(2)), t.clear("door-code")], []],
-    ["set, clear all", (t) => [t.set("door-code", at(2)), t.clear()], []],
-    ["clear, set", (t) => [t.clear("door-code"), t.set("door-code", at(2))], [scheduled("door-code", at(2))]],
-    ["clear all, set", (t) => [t.clear(), t.set("door-code", at(2))], [scheduled("door-code", at(2))]],
-    [
-      "set, set",
-      (t) => [t.set("door-code", at(2)), t.set("door-code", at(3))],
-      [scheduled("door-code", at(3))],
-    ],
-    ["clear another", (t) => t.clear("arrival-mail"), [scheduled("door-code", at(9))]],
+  test.each<[string, (timers: EventTimers) => void, Date | undefined]>([
+    ["set, clear", (t) => [t.set("door-code", at(2)), t.clear("door-code")], undefined],
+    ["set, clear all", (t) => [t.set("door-code", at(2)), t.clear()], undefined],
+    ["clear, set", (t) => [t.clear("door-code"), t.set("door-code", at(2))], at(2)],
+    ["clear all, set", (t) => [t.clear(), t.set("door-code", at(2))], at(2)],
+    ["set, set", (t) => [t.set("door-code", at(2)), t.set("door-code", at(3))], at(3)],
+    ["clear another", (t) => t.clear("arrival-mail"), at(9)],
   ])("the last call wins: %s", async (_, act, expected) => {
-    const { deliver, list, webhooks } = withTimers(({ timers }) => act(timers));
-    await webhooks.timers("booking:A1").set("door-code", at(9));
+    const { deliver, list, timers } = withTimers((event) => act(event.timers));
+    await timers.set("door-code", at(9));
     await deliver();
-    expect(await list()).toEqual(expected);
+    expect(await list()).toEqual(expected ? [scheduled("door-code", expected)] : []);
   });
 
   test("an attempt that fails has set and cleared nothing", async () => {
-    const { deliver, list, webhooks } = withTimers(({ timers }) => {
+    const act: Act = ({ timers }) => {
       timers.clear();
       timers.set("arrival-mail", at(2));
       throw new Error("no");
-    }, retried);
-    await webhooks.timers("booking:A1").set("door-code", at(9));
+    };
+    const { deliver, list, timers } = withTimers(act, retried);
+    await timers.set("door-code", at(9));
     await deliver();
     await advance(10 * MINUTE);
     expect(await list()).toEqual([scheduled("door-code", at(9))]);
@@ -198,45 +239,57 @@ describe("set and clear in one attempt", () => {
     expect(await list()).toEqual([{ name: "door-code", at: at(1), state: "done" }]);
   });
 
-  test("after the callback has returned, both throw", async () => {
-    let kept: EventTimers | undefined;
-    const { deliver } = withTimers(({ timers }) => {
-      kept = timers;
+  test("both throw after the callback has returned, and in process(), which has no store", async () => {
+    const calls = (timers: EventTimers) =>
+      messagesOf(
+        () => timers.set("door-code", at(1)),
+        () => timers.clear(),
+      );
+    const seen: EventTimers[] = [];
+    const inCallback: unknown[] = [];
+    const { deliver, webhooks } = withTimers(({ timers }) => {
+      if (seen.push(timers) === 2) inCallback.push(...calls(timers));
     });
     await deliver();
-    expect(() => kept?.set("door-code", at(1))).toThrow(/after the callback had returned/);
-    expect(() => kept?.clear()).toThrow(/after the callback had returned/);
+    const late = expect.stringContaining("was called after the callback had returned");
+    expect(calls(seen[0]!)).toEqual([late, late]);
+    await webhooks.process(notificationOf({ bookingCode: "A1" }));
+    expect(inCallback).toEqual([
+      "event.timers.set(): process() has no store, so it has no timers.",
+      "event.timers.clear(): process() has no store, so it has no timers.",
+    ]);
   });
 
   test("a callback gets the error of a wrong call", async () => {
+    const furthest = new Date(START.getTime() + 1826 * 24 * HOUR);
+    const wrong: [name: string, at: Date, message: string][] = [
+      [
+        "door-cod",
+        at(1),
+        "`on` has no callback booking.timer.door-cod and no fallback; did you mean door-code?",
+      ],
+      ["Door", at(1), "lower-case letters, digits and hyphens, 64 characters at most"],
+      ["x".repeat(65), at(1), "lower-case letters"],
+      ["door-code", new Date(Number.NaN), "the time of the timer door-code must be a valid Date"],
+      ["door-code", "2026-05-01" as unknown as Date, "must be a valid Date"],
+      ["door-code", new Date(furthest.getTime() + 1), "more than 5 years away: 2031-05-01T12:00:00.001Z"],
+    ];
     const errors: unknown[] = [];
-    const { deliver } = withTimers(({ timers }) => {
-      for (const [name, time] of [
-        ["door-cod", at(1)],
-        ["Door", at(1)],
-        ["x".repeat(65), at(1)],
-        ["door-code", new Date(Number.NaN)],
-        ["door-code", "2026-05-01" as unknown as Date],
-        ["door-code", new Date(START.getTime() + 1826 * 24 * HOUR + 1)],
-      ] as const)
-        try {
-          timers.set(name, time);
-        } catch (error) {
-          errors.push((error as Error).message);
-        }
-      timers.set("door-code", new Date(START.getTime() + 1826 * 24 * HOUR));
+    const { deliver, list } = withTimers(({ timers }) => {
+      errors.push(
+        ...messagesOf(
+          ...wrong.map(
+            ([name, time]) =>
+              () =>
+                timers.set(name, time),
+          ),
+        ),
+      );
+      timers.set("door-code", furthest);
     });
     await deliver();
-    expect(errors).toEqual([
-      expect.stringContaining(
-        "`on` has no callback booking.timer.door-cod and no fallback; did you mean door-code?",
-      ),
-      expect.stringContaining("lower-case letters, digits and hyphens, 64 characters at most"),
-      expect.stringContaining("lower-case letters"),
-      expect.stringContaining("the time of the timer door-code must be a valid Date"),
-      expect.stringContaining("must be a valid Date"),
-      expect.stringContaining("more than 5 years away: 2031-05-01T12:00:00.001Z"),
-    ]);
+    expect(errors).toEqual(wrong.map(([, , message]) => expect.stringContaining(message)));
+    expect(await list()).toEqual([scheduled("door-code", furthest)]);
   });
 
   test("with a fallback, every name can be set, and its event goes there", async () => {
@@ -250,47 +303,18 @@ describe("set and clear in one attempt", () => {
   });
 });
 
-describe("in its own callback, a timer", () => {
-  const own = (act: (timers: EventTimers, runs: number) => void) => {
-    let runs = 0;
-    const times: Date[] = [];
-    const handler = withTimers(({ timers }) => timers.set("door-code", at(1)), {
-      on: {
-        "booking.timer.door-code": ({ timers }) => {
-          times.push(new Date());
-          runs += 1;
-          act(timers, runs);
-        },
-      },
-    });
-    return { ...handler, times };
-  };
-
-  test("sets itself again", async () => {
-    const { deliver, times } = own((timers, runs) => {
-      if (runs < 3) timers.set("door-code", at(1 + runs));
-    });
-    await deliver();
-    await advance(24 * HOUR);
-    expect(times).toEqual([at(1), at(2), at(3)]);
+test.each<[what: string, act: (timers: EventTimers, runs: number) => unknown, times: Date[]]>([
+  ["sets itself again", (t, runs) => runs < 3 && t.set("door-code", at(1 + runs)), [at(1), at(2), at(3)]],
+  ["is done if it sets itself to the same time", (t) => t.set("door-code", at(1)), [at(1)]],
+  ["is done if it clears itself", (t) => t.clear(), [at(1)]],
+])("in its own callback, a timer %s", async (_, act, expected) => {
+  const times: Date[] = [];
+  const { list } = await booked(1, {
+    on: { "booking.timer.door-code": ({ timers }) => act(timers, times.push(new Date())) },
   });
-
-  test("is done if it sets itself to the same time", async () => {
-    const { deliver, times, list } = own((timers) => timers.set("door-code", at(1)));
-    await deliver();
-    await advance(24 * HOUR);
-    expect(times).toEqual([at(1)]);
-    expect(await list()).toMatchObject([{ state: "done" }]);
-  });
-
-  test("is done if it clears itself, and clears the others", async () => {
-    const { deliver, times, list, webhooks } = own((timers) => timers.clear());
-    await webhooks.timers("booking:A1").set("arrival-mail", at(9));
-    await deliver();
-    await advance(24 * HOUR);
-    expect(times).toEqual([at(1)]);
-    expect(await list()).toEqual([{ name: "door-code", at: at(1), state: "done" }]);
-  });
+  await advance(24 * HOUR);
+  expect(times).toEqual(expected);
+  expect(await list()).toEqual([{ name: "door-code", at: expected.at(-1), state: "done" }]);
 });
 
 describe("a change that nobody notified comes before a timer", () => {
@@ -299,34 +323,24 @@ describe("a change that nobody notified comes before a timer", () => {
   test.each([false, MINUTE] as const)(
     "the cancellation clears it (recheckAfter: %s)",
     async (recheckAfter) => {
-      const { deliver, fired, platform, changed, list } = withTimers(
-        ({ timers }) => timers.set("door-code", at(2)),
-        { recheckAfter },
-      );
-      await deliver();
+      const { fired, platform, changed, list } = await booked(2, { recheckAfter });
       platform.booking("A1", "Cancelled");
       await advance(3 * HOUR);
-      if (recheckAfter === false) expect(changed).toEqual(["Confirmed", "Cancelled"]);
-      expect(fired).toEqual([]);
-      expect(await list()).toEqual([]);
+      expect(changed).toEqual(["Confirmed", "Cancelled"]);
+      expect([fired, await list()]).toEqual([[], []]);
     },
   );
 
   test("a move moves it", async () => {
-    let time = at(2);
-    const { deliver, fired, platform } = withTimers(({ timers }) => timers.set("door-code", time));
-    await deliver();
+    const { fired, platform, sets } = await booked(2);
     platform.booking("A1", "Confirmed", moved);
-    time = at(30);
-    await advance(29 * HOUR);
-    expect(fired).toEqual([]);
-    await advance(HOUR);
+    sets(30);
+    await advance(30 * HOUR);
     expect(fired).toMatchObject([{ at: at(30), now: at(30) }]);
   });
 
   test("if the change's callback keeps the time, it fires without a counted attempt", async () => {
-    const { deliver, fired, platform, changed } = withTimers(({ timers }) => timers.set("door-code", at(2)));
-    await deliver();
+    const { fired, platform, changed } = await booked(2);
     platform.booking("A1", "Confirmed", moved);
     await advance(2 * HOUR + 1000);
     expect(changed).toEqual(["Confirmed", "Confirmed"]);
@@ -335,34 +349,24 @@ describe("a change that nobody notified comes before a timer", () => {
   });
 
   test("a drain does not count the waiting timer as failed", async () => {
-    const { webhooks, deliver, platform, fired } = withTimers(
-      ({ timers }) => timers.set("door-code", at(2)),
-      {
-        autoStart: false,
-      },
-    );
-    await deliver();
-    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    const { webhooks, platform, fired } = await booked(2, { autoStart: false });
+    const one = { done: 1, failed: 0 };
+    expect(await webhooks.drain()).toEqual(one);
     platform.booking("A1", "Confirmed", moved);
     await advance(2 * HOUR);
-    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    expect(await webhooks.drain()).toEqual(one);
     await advance(1000);
-    expect(await webhooks.drain()).toEqual({ done: 1, failed: 0 });
+    expect(await webhooks.drain()).toEqual(one);
     expect(fired).toHaveLength(1);
   });
 
   test("two timers fire although the change's callback keeps failing", async () => {
-    const fail = vi.fn(() => {
-      throw new Error("no");
+    const fail = failing();
+    const { fired, platform, observed, timers } = await booked(2, {
+      ...retried,
+      on: { "booking.Declined": fail },
     });
-    const { deliver, fired, platform, observed } = withTimers(
-      ({ timers }) => {
-        timers.set("door-code", at(2));
-        timers.set("arrival-mail", at(2));
-      },
-      { ...retried, on: { "booking.Declined": fail } },
-    );
-    await deliver();
+    await timers.set("arrival-mail", at(2));
     platform.booking("A1", "Declined");
     await advance(2 * HOUR);
     expect(fired).toEqual([]);
@@ -377,38 +381,29 @@ describe("a change that nobody notified comes before a timer", () => {
   });
 
   test("it waits once for each time that was set, and writes no snapshot", async () => {
-    const fail = vi.fn(() => {
-      throw new Error("no");
+    const fail = failing();
+    const { fired, platform, timers, store } = await booked(2, {
+      ...retried,
+      on: { "booking.Declined": fail },
     });
-    const { deliver, fired, platform, webhooks, store } = withTimers(
-      ({ timers }) => timers.set("door-code", at(2)),
-      { ...retried, on: { "booking.Declined": fail } },
-    );
-    await deliver();
     platform.booking("A1", "Declined");
     await advance(3 * HOUR);
     expect(fired).toHaveLength(1);
     expect((await store.snapshotOf("booking:A1"))?.snapshot.status).toBe("Confirmed");
-    await webhooks.timers("booking:A1").set("door-code", at(4));
+    await timers.set("door-code", at(4));
     await advance(2 * HOUR);
     expect(fail).toHaveBeenCalledTimes(6);
     expect(fired).toHaveLength(2);
   });
 
   test("one that was cleared and set to the same time again waits for a recheck of its own", async () => {
-    const fail = vi.fn(() => {
-      throw new Error("no");
-    });
-    const { deliver, fired, platform, webhooks } = withTimers(
-      ({ timers }) => timers.set("door-code", at(2)),
-      { ...retried, on: { "booking.Declined": fail } },
-    );
-    await deliver();
+    const fail = failing();
+    const { fired, platform, timers } = await booked(2, { ...retried, on: { "booking.Declined": fail } });
     platform.booking("A1", "Declined");
     await advance(2 * HOUR + MINUTE / 2);
     expect(fail).toHaveBeenCalledTimes(1);
-    await webhooks.timers("booking:A1").clear();
-    await webhooks.timers("booking:A1").set("door-code", at(2));
+    await timers.clear();
+    await timers.set("door-code", at(2));
     await advance(HOUR);
     expect(fail).toHaveBeenCalledTimes(4);
     expect(fired).toHaveLength(1);
@@ -416,11 +411,8 @@ describe("a change that nobody notified comes before a timer", () => {
 
   test("the change's event has the time of the change, not that of an earlier notification", async () => {
     const seen: object[] = [];
-    const { deliver, platform } = withTimers(({ timers }) => timers.set("door-code", at(2)), {
-      recheckAfter: MINUTE,
-      on: { "booking.Request": (event) => void seen.push(event) },
-    });
-    await deliver();
+    const on = { "booking.Request": (event: object) => void seen.push(event) };
+    const { deliver, platform } = await booked(2, { recheckAfter: MINUTE, on });
     await deliver(); // unchanged, so it leaves a recheck
     await advance(HOUR);
     platform.booking("A1", "Request");
@@ -429,9 +421,9 @@ describe("a change that nobody notified comes before a timer", () => {
   });
 
   test("without a snapshot, it runs", async () => {
-    const { webhooks, fired, platform } = withTimers(() => {});
+    const { webhooks, fired, platform, timers } = withTimers();
     webhooks.start();
-    await webhooks.timers("booking:A1").set("door-code", at(1));
+    await timers.set("door-code", at(1));
     platform.booking("A1", "Cancelled");
     await advance(HOUR);
     expect(fired).toMatchObject([{ status: "Cancelled" }]);
@@ -439,12 +431,10 @@ describe("a change that nobody notified comes before a timer", () => {
 
   test("a notification in another process clears it in time", async () => {
     const store = memoryStore();
-    const one = withTimers(({ timers }) => timers.set("door-code", at(2)), { store });
-    const other = withTimers(() => {}, { store });
-    await one.deliver();
+    const one = await booked(2, { store });
+    const other = withTimers(undefined, { store });
     await advance(2 * HOUR - 1);
-    one.platform.booking("A1", "Cancelled");
-    other.platform.booking("A1", "Cancelled");
+    for (const { platform } of [one, other]) platform.booking("A1", "Cancelled");
     await Promise.all([other.deliver(), advance(2)]);
     await advance(HOUR);
     expect([...one.fired, ...other.fired]).toEqual([]);
@@ -454,67 +444,42 @@ describe("a change that nobody notified comes before a timer", () => {
 
 describe("a timer that fails", () => {
   test("is retried, parked, and replayed with the time that was set", async () => {
-    const seen: number[] = [];
-    let broken = true;
-    const { deliver, list, webhooks, store, fired } = withTimers(
-      ({ timers }) => timers.set("door-code", at(1)),
-      {
-        ...retried,
-        on: {
-          "booking.timer.door-code": ({ attempt, timer }) => {
-            seen.push(attempt);
-            if (broken) throw new Error("offline");
-            fired.push({ ...timer, now: new Date(), status: "", attempt });
-          },
+    const seen: [attempt: number, at: Date, now: Date][] = [];
+    const { deliver, list, store } = await booked(1, {
+      ...retried,
+      on: {
+        "booking.timer.door-code": ({ attempt, timer }) => {
+          if (seen.push([attempt, timer.at, new Date()]) <= 3) throw new Error("offline");
         },
       },
-    );
-    await deliver();
+    });
     await advance(2 * HOUR);
-    expect(seen).toEqual([1, 2, 3]);
-    expect(await list()).toEqual([{ name: "door-code", at: at(1), state: "parked" }]);
+    const parked = [{ name: "door-code", at: at(1), state: "parked" }];
+    expect(await list()).toEqual(parked);
     await deliver(); // the same time: still parked
-    expect(await list()).toMatchObject([{ state: "parked" }]);
-    broken = false;
+    expect(await list()).toEqual(parked);
     await store.replay({ state: "parked" });
     await advance(MINUTE);
-    expect(fired).toMatchObject([{ at: at(1), now: at(2) }]);
-    expect((await webhooks.health()).counts).toMatchObject({ parked: 0 });
+    expect(seen.map(([attempt]) => attempt).slice(0, 3)).toEqual([1, 2, 3]);
+    expect(seen.slice(3)).toMatchObject([[expect.any(Number), at(1), at(2)]]);
+    expect(await store.counts()).toMatchObject({ parked: 0 });
   });
 
-  test("is taken away by clear when it is parked", async () => {
-    const { deliver, list, webhooks } = withTimers(({ timers }) => timers.set("door-code", at(1)), {
-      maxAttempts: 1,
-      on: {
-        "booking.timer.door-code": () => {
-          throw new Error("offline");
-        },
-      },
-    });
-    await deliver();
-    await advance(HOUR);
-    await webhooks.timers("booking:A1").clear();
-    expect(await list()).toEqual([]);
-  });
-
-  test("is parked as not-found if the booking is gone", async () => {
-    const { deliver, platform, store, fired } = withTimers(({ timers }) => timers.set("door-code", at(1)), {
-      backoff: () => MINUTE,
-    });
-    await deliver();
+  test("is parked as not-found if the booking is gone, and clear takes it away", async () => {
+    const { platform, store, fired, timers, list } = await booked(1, { backoff: () => MINUTE });
     platform.answer("A1", { status: 404 });
     await advance(2 * HOUR);
     expect(await store.get("stayhook:timer:booking:A1:door-code")).toMatchObject({
       state: "parked",
       reason: "not-found",
     });
-    expect(fired).toEqual([]);
+    await timers.clear();
+    expect([fired, await list()]).toEqual([[], []]);
   });
 
   test("whose name an older process does not know is retried, then parked, never done", async () => {
     const store = memoryStore();
-    const newer = withTimers(() => {}, { store });
-    await newer.webhooks.timers("booking:A1").set("arrival-mail", at(1));
+    await withTimers(undefined, { store }).timers.set("arrival-mail", at(1));
     const older = handlerOf({ store, ...retried, on: { "booking.timer.door-code": () => {} } });
     older.platform.booking("A1", "Confirmed");
     older.webhooks.start();
@@ -528,46 +493,24 @@ describe("a timer that fails", () => {
   });
 });
 
-describe("replay of a scheduled timer", () => {
-  test("runs it now, with the time that was set", async () => {
-    const { deliver, fired, store } = withTimers(({ timers }) => timers.set("door-code", at(9)));
-    await deliver();
-    expect(await store.replay({ ref: "booking:A1" })).toBe(1); // the notification, not the timer
-    await advance(MINUTE);
-    expect(fired).toEqual([]);
-    await store.replay({ eventId: "stayhook:timer:booking:A1:door-code" });
-    await advance(MINUTE);
-    expect(fired).toMatchObject([{ at: at(9) }]);
-  });
-});
-
-describe("a record that answers with another spelling", () => {
-  test("gets the timer", async () => {
-    const { webhooks, fired, platform } = withTimers(() => {});
-    platform.answer("a1", { status: 200, body: { bookingCode: "A1", status: "Confirmed" } });
-    webhooks.start();
-    await webhooks.timers("booking:a1").set("door-code", at(1));
-    await advance(HOUR + 100);
-    expect(fired).toMatchObject([{ at: at(1) }]);
-    expect(await webhooks.timers("booking:A1").list()).toMatchObject([{ state: "done" }]);
-  });
-
-  test("keeps its own timer if that was set later", async () => {
-    const { webhooks, fired, platform } = withTimers(() => {});
-    platform.answer("a1", { status: 200, body: { bookingCode: "A1", status: "Confirmed" } });
-    webhooks.start();
-    await webhooks.timers("booking:a1").set("door-code", at(1));
-    await advance(MINUTE);
-    await webhooks.timers("booking:A1").set("door-code", at(3));
-    await advance(5 * HOUR);
-    expect(fired).toMatchObject([{ at: at(3), now: at(3) }]);
-  });
+test.each([
+  ["gets the timer", undefined, at(1)],
+  ["keeps its own timer if that was set later", at(3), at(3)],
+])("a record that answers with another spelling %s", async (_, own, expected) => {
+  const { webhooks, fired, platform, timers, list } = withTimers();
+  platform.answer("a1", { status: 200, body: { bookingCode: "A1", status: "Confirmed" } });
+  webhooks.start();
+  await webhooks.timers("booking:a1").set("door-code", at(1));
+  await advance(MINUTE);
+  if (own) await timers.set("door-code", own);
+  await advance(5 * HOUR);
+  expect(fired).toMatchObject([{ at: expected }]);
+  expect(await list()).toMatchObject([{ at: expected, state: "done" }]);
 });
 
 describe("webhooks.timers", () => {
   test("sets, and a misspelt name is an error with the nearest one", async () => {
-    const { webhooks, fired } = withTimers(() => {});
-    const timers = webhooks.timers("booking:A1");
+    const { webhooks, fired, timers } = withTimers();
     await expect(timers.set("door-cod", at(1))).rejects.toThrow(/did you mean door-code\?/);
     await expect(timers.clear("Door")).rejects.toThrow("lower-case letters");
     await timers.set("door-code", at(-1));
@@ -579,107 +522,26 @@ describe("webhooks.timers", () => {
   test.each(["door", "booking:", "booking: A1", "listing:x", "listing:1.5", "message:1", undefined])(
     "refuses the ref %s",
     (ref) => {
-      const { webhooks } = withTimers(() => {});
-      expect(() => webhooks.timers(ref as string)).toThrow("booking:<code> or listing:<id>");
+      expect(() => withTimers().webhooks.timers(ref as string)).toThrow("booking:<code> or listing:<id>");
     },
   );
 
   test("set waits while the timer is processed, and keeps the time", async () => {
     const { callback, release } = heldCallback();
-    const times: Date[] = [];
-    const { webhooks, list } = withTimers(() => {}, {
-      on: {
-        "booking.timer.door-code": () => {
-          times.push(new Date());
-          return times.length === 1 ? callback() : undefined;
-        },
-      },
-    });
+    const { webhooks, list, timers } = withTimers(undefined, { on: { "booking.timer.door-code": callback } });
     webhooks.start();
-    const timers = webhooks.timers("booking:A1");
     await timers.set("door-code", at(1));
     await advance(HOUR);
-    let isSet = false;
-    const setting = timers.set("door-code", at(2)).then(() => {
-      isSet = true;
-    });
-    await advance((20 * MINUTE) / 10);
-    expect(isSet).toBe(false);
+    const setting = watch(timers.set("door-code", at(2)));
+    await advance(2 * MINUTE);
+    expect(setting.settled).toBe(false);
     await timers.set("door-code", at(1)); // the time that it has: nothing to write
     await timers.clear(); // skips what is processed
     release();
     await advance(1000);
-    await setting;
+    expect(setting.settled).toBe(true);
     expect(await list()).toEqual([scheduled("door-code", at(2))]);
     await advance(HOUR);
-    expect(times).toEqual([at(1), at(2)]);
-  });
-
-  test("erase deletes them", async () => {
-    const { deliver, store, list } = withTimers(({ timers }) => timers.set("door-code", at(1)));
-    await deliver();
-    await store.erase("booking:A1");
-    expect(await list()).toEqual([]);
-  });
-});
-
-describe("without a store", () => {
-  test("process() has no timers: both methods throw", async () => {
-    const problems: string[] = [];
-    const { webhooks } = withTimers(({ timers }) => {
-      for (const call of [() => timers.set("door-code", at(1)), () => timers.clear()])
-        try {
-          call();
-        } catch (error) {
-          problems.push((error as Error).message);
-        }
-    });
-    await webhooks.process(notificationOf({ bookingCode: "A1" }));
-    expect(problems).toEqual([
-      "event.timers.set(): process() has no store, so it has no timers.",
-      "event.timers.clear(): process() has no store, so it has no timers.",
-    ]);
-  });
-});
-
-describe("across processes", () => {
-  test("a timer that nobody was there to fire is fired by the next process", async () => {
-    const store = memoryStore();
-    const one = withTimers(({ timers }) => timers.set("door-code", at(2)), { store });
-    await one.deliver();
-    await one.webhooks.close();
-    await advance(5 * HOUR);
-    const other = withTimers(() => {}, { store });
-    other.webhooks.start();
-    await advance(100);
-    expect(other.fired).toMatchObject([{ at: at(2) }]);
-  });
-
-  test("a clock that is set back makes no timer early", async () => {
-    const { deliver, fired } = withTimers(({ timers }) => timers.set("door-code", at(2)));
-    await deliver();
-    vi.setSystemTime(at(-10));
-    await advance(2 * HOUR);
-    expect(fired).toEqual([]);
-    await advance(11 * HOUR);
-    expect(fired.every(({ now }) => now >= at(2))).toBe(true);
-    expect(fired).toHaveLength(1);
-  });
-});
-
-describe("telemetry", () => {
-  test("the first attempt at a timer tells how late it started", async () => {
-    const store = memoryStore();
-    const one = withTimers(({ timers }) => timers.set("door-code", at(2)), { store });
-    await one.deliver();
-    await one.webhooks.close();
-    await advance(5 * HOUR);
-    const other = withTimers(() => {}, { store });
-    other.webhooks.start();
-    await advance(100);
-    const lateness = ({ observed }: typeof one) =>
-      observed.flatMap((event) => (event.kind === "started" ? [event.lateness] : []));
-    expect(lateness(one)).toEqual([undefined]);
-    expect(lateness(other)).toEqual([3 * HOUR]);
+    expect(callback).toHaveBeenCalledTimes(2);
   });
 });

@@ -1,39 +1,30 @@
 import { sharedSecret } from "stayhook";
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import type { LogEntry } from "../../../src/logger.ts";
-import { handlerOf, notificationOf } from "../support.ts";
+import { advance, delivered, handlerOf, notificationOf, useFakeTime } from "../support.ts";
+
+useFakeTime();
 
 let warned: ReturnType<typeof vi.spyOn>;
 let errors: ReturnType<typeof vi.spyOn>;
 
 beforeEach(() => {
-  vi.useFakeTimers();
   warned = vi.spyOn(console, "warn").mockImplementation(() => {});
   errors = vi.spyOn(console, "error").mockImplementation(() => {});
 });
-afterEach(() => {
-  vi.useRealTimers();
-  vi.restoreAllMocks();
-});
 
-const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 const lines = (spy: ReturnType<typeof vi.spyOn>): string[] =>
   spy.mock.calls.map((call: unknown[]) => String(call[0]));
+const thrown = new Error("no calendar");
+const failing = { "booking.Confirmed": () => Promise.reject(thrown) };
 
 describe("by default, the console gets", () => {
   test("a failed attempt with the stack of the callback's error, and a parked event", async () => {
-    const thrown = new Error("no calendar");
-    const { deliver, platform } = handlerOf({
-      logger: undefined,
-      maxAttempts: 2,
-      backoff: () => 90_000,
-      on: { "booking.Confirmed": () => Promise.reject(thrown) },
-    });
-    platform.booking("A1", "Confirmed");
-    const { eventId, ...notification } = notificationOf({ bookingCode: "A1" });
-    await deliver({ eventId, ...notification });
-    await advance();
-    const name = `event ${eventId} (booking.Confirmed, booking:A1)`;
+    const { notification } = await delivered(
+      { bookingCode: "A1" },
+      { logger: undefined, maxAttempts: 2, backoff: () => 90_000, on: failing },
+    );
+    const name = `event ${notification.eventId} (booking.Confirmed, booking:A1)`;
     const [line, ...frames] = lines(warned).at(-1)!.split("\n");
     expect(line).toBe(
       `stayhook: attempt 1 at ${name} failed (callback). The next attempt is in 1.5 min. Error: no calendar`,
@@ -99,10 +90,7 @@ describe("by default, the console gets", () => {
   );
 
   test("nothing if nothing fails", async () => {
-    const { deliver, platform } = handlerOf({ logger: undefined, on: { fallback: () => {} } });
-    platform.booking("A1", "Confirmed");
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await delivered({ bookingCode: "A1" }, { logger: undefined, on: { fallback: () => {} } });
     expect(lines(warned).filter((line) => !line.includes("memoryStore"))).toEqual([]);
     expect(errors).not.toHaveBeenCalled();
   });
@@ -110,21 +98,14 @@ describe("by default, the console gets", () => {
 
 test("a logger function gets the details of a failed attempt, and close logs the number of lines left out", async () => {
   const entries: LogEntry[] = [];
-  const thrown = new Error("no calendar");
-  const { deliver, platform, webhooks } = handlerOf({
-    logger: (entry: LogEntry) => void entries.push(entry),
-    on: { "booking.Confirmed": () => Promise.reject(thrown) },
-  });
-  platform.booking("A1", "Confirmed");
-  const { eventId, ...notification } = notificationOf({ bookingCode: "A1" });
-  await deliver({ eventId, ...notification });
-  await advance();
+  const logger = (entry: LogEntry) => void entries.push(entry);
+  const { deliver, webhooks, notification } = await delivered({ bookingCode: "A1" }, { logger, on: failing });
   expect(entries).toEqual([
     {
       level: "warn",
       message: expect.stringMatching(/^stayhook: attempt 1 at .*\. Error: no calendar$/),
       error: thrown,
-      eventId,
+      eventId: notification.eventId,
       ref: "booking:A1",
       type: "booking.Confirmed",
       attempt: 1,
@@ -139,14 +120,15 @@ test("a logger function gets the details of a failed attempt, and close logs the
 });
 
 test("an observe that throws, or rejects, is logged and changes nothing", async () => {
-  const { deliver, store, logger } = handlerOf({
-    observe: (event) => {
-      if (event.kind === "received") throw new Error("first");
-      return event.kind === "done" ? Promise.reject(new Error("second")) : undefined;
+  const { store, logger } = await delivered(
+    {},
+    {
+      observe: (event) => {
+        if (event.kind === "received") throw new Error("first");
+        return event.kind === "done" ? Promise.reject(new Error("second")) : undefined;
+      },
     },
-  });
-  await deliver(notificationOf());
-  await advance();
+  );
   expect(await store.counts()).toMatchObject({ done: 1 });
   expect(logger.lines).toEqual([
     expect.stringContaining("the `observe` function threw: Error: first"),
