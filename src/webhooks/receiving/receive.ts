@@ -74,8 +74,6 @@ export function createReceiver(options: ReceiverOptions): Receiver {
         const verdict = verify(new RequestToVerify(request, topic, body));
         // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
         const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
-        // The body counts before the verdict: `verify` may have caught the refusal of the body.
-        if (body.refused) throw body.refused;
         if (accepted !== true) throw new Refused("verify");
       }
       if (isCheck) return { result: REACHABLE, replyBy };
@@ -141,7 +139,7 @@ class Arrival implements Limited {
     this.#reject?.(new Refused(this.step === "store" ? "store-timeout" : "verify-timeout"));
   }
 
-  /** Returns the refusal for what a step threw. The refusal of the body counts first, because `verify` may throw it. */
+  /** Returns the refusal for what a step threw. The refusal of the body counts first, because `verify` may throw or catch it. */
   refusal(thrown: unknown): Refused {
     if (this.body?.refused) return this.body.refused;
     if (thrown instanceof Refused) return thrown;
