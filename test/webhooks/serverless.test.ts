@@ -118,11 +118,3 @@ describe("inline", () => {
     expect((await deliver(notificationOf())).status).toBe(200);
   });
 });
-
-test("drain handles the due events", async () => {
-  const unknown = vi.fn();
-  const { deliver, webhooks } = handlerOf({ autoStart: false, on: { unknown } });
-  for (const _ of [1, 2]) await deliver(notificationOf());
-  expect(await webhooks.drain()).toEqual({ done: 2, failed: 0 });
-  expect(unknown).toHaveBeenCalledTimes(2);
-});

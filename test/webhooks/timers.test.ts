@@ -24,11 +24,12 @@ type Act = (event: { timers: EventTimers; status: string; eventId: string }) => 
 
 /** Makes a handler whose callback for booking A1 calls `act`, and records the timers that fire. */
 function withTimers(act: Act = () => {}, { on, ...options }: Options = {}) {
-  const fired: { name: string; at: Date; now: Date; status: string; attempt: number }[] = [];
+  const fired: { name: string; at: Date; now: Date; status: string; attempt: number; changed: boolean }[] =
+    [];
   const changed: string[] = [];
-  const note = (event: { timer: { name: string; at: Date }; status: string; attempt: number }) => {
-    const { timer, status, attempt } = event;
-    fired.push({ ...timer, now: new Date(), status, attempt });
+  type Fired = { timer: { name: string; at: Date }; status: string; attempt: number; changed: boolean };
+  const note = ({ timer, status, attempt, changed }: Fired) => {
+    fired.push({ ...timer, now: new Date(), status, attempt, changed });
   };
   const handler = handlerOf({
     recheckAfter: false,
@@ -372,9 +373,9 @@ describe("a change that nobody notified comes before a timer", () => {
     expect(fired).toEqual([]);
     await advance(HOUR);
     expect(fail).toHaveBeenCalledTimes(3);
-    expect(fired.map(({ name, status, attempt }) => [name, status, attempt]).sort()).toEqual([
-      ["arrival-mail", "Declined", 1],
-      ["door-code", "Declined", 1],
+    expect(fired.map(({ name, status, changed }) => [name, status, changed]).sort()).toEqual([
+      ["arrival-mail", "Declined", false],
+      ["door-code", "Declined", false],
     ]);
     const failures = observed.filter(({ kind }) => kind === "failed" || kind === "parked");
     expect(failures.every((event) => "type" in event && event.type === "booking.Declined")).toBe(true);

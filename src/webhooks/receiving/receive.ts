@@ -139,7 +139,10 @@ class Arrival implements Limited {
     this.#reject?.(new Refused(this.step === "store" ? "store-timeout" : "verify-timeout"));
   }
 
-  /** Returns the refusal for what a step threw. The refusal of the body counts first, because `verify` may throw or catch it. */
+  /**
+   * Returns the refusal for what a step threw. The refusal of the body counts first, because `verify` may throw it, or
+   * catch it.
+   */
   refusal(thrown: unknown): Refused {
     if (this.body?.refused) return this.body.refused;
     if (thrown instanceof Refused) return thrown;

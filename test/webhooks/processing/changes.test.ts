@@ -1,8 +1,8 @@
-import { memoryStore, StayhookClient, type WebhookEvent } from "stayhook";
+import { memoryStore, type WebhookEvent } from "stayhook";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/record.ts";
-import { advance, handlerOf, notificationOf, type platformOf, useFakeTime } from "../support.ts";
+import { advance, clientOf, handlerOf, notificationOf, type platformOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
 
@@ -72,13 +72,8 @@ describe("an event tells what changed", () => {
 
   describe("if the user's model keeps none of the fields", () => {
     const short = z.object({ bookingCode: z.string(), status: z.string() });
-    const shortOf = (platform: Pick<ReturnType<typeof platformOf>, "fetch">) =>
-      new StayhookClient({
-        baseUrl: "https://platform.example",
-        accessToken: "secret-token",
-        fetch: platform.fetch as never,
-        models: { booking: short as never },
-      });
+    const shortOf = (platform: ReturnType<typeof platformOf>) =>
+      clientOf(platform, { models: { booking: short as never } });
 
     test("because the fields are read as the platform sent them", async () => {
       const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-05", listingId: "7" }], {

@@ -1,4 +1,4 @@
-import { AccessTokenError, StayhookClient } from "stayhook";
+import { AccessTokenError } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
 import * as z from "zod";
 import {
@@ -9,7 +9,6 @@ import {
   HOUR,
   handlerOf,
   notificationOf,
-  platformOf,
   useFakeTime,
 } from "../support.ts";
 
@@ -132,23 +131,20 @@ describe("a platform that is out of reach", () => {
   });
 
   test("no access token: not counted, pauses at once", async () => {
-    const platform = platformOf();
     let broken = true;
-    const client = new StayhookClient({
-      baseUrl: "https://platform.example",
-      accessToken: () => {
-        if (broken) throw new Error("vault sealed");
-        return "token";
-      },
-      fetch: platform.fetch,
-    });
-    const { webhooks, observed, event } = await delivered({ bookingCode: "A1" }, { client });
+    const accessToken = () => {
+      if (broken) throw new Error("vault sealed");
+      return "token";
+    };
+    const { webhooks, observed, event } = await delivered(
+      { bookingCode: "A1" },
+      { clientOf: (platform) => clientOf(platform, { accessToken }) },
+    );
     expect((await webhooks.health()).state).toBe("paused");
     const error = expect.any(AccessTokenError);
     expect(observed.find(({ kind }) => kind === "paused")).toMatchObject({ error });
     expect(await event()).toMatchObject({ attempts: 0, reason: "unavailable" });
     broken = false;
-    platform.booking("A1", "Confirmed");
     await advance(5100);
     expect((await event())?.state).toBe("done");
   });
@@ -192,17 +188,15 @@ describe("a record that does not validate", () => {
   });
 
   test("with a model of the user, too", async () => {
-    const platform = platformOf();
-    const client = new StayhookClient({
-      baseUrl: "https://platform.example",
-      accessToken: "t",
-      fetch: platform.fetch,
-      models: {
-        booking: z.looseObject({ bookingCode: z.string(), status: z.string(), guest: z.string() }) as never,
-      },
-    });
-    platform.booking("A1", "Confirmed");
-    const { event } = await delivered({ bookingCode: "A1" }, { client, maxAttempts: 1 });
+    const booking = z.looseObject({
+      bookingCode: z.string(),
+      status: z.string(),
+      guest: z.string(),
+    }) as never;
+    const { event } = await delivered(
+      { bookingCode: "A1" },
+      { clientOf: (platform) => clientOf(platform, { models: { booking } }), maxAttempts: 1 },
+    );
     expect(await event()).toMatchObject({ state: "parked", reason: "invalid-record" });
   });
 

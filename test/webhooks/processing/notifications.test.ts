@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { memoryStore, type WebhookEvent } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
-import { advance, handlerOf, notificationOf, useFakeTime } from "../support.ts";
+import { alteredStore, sleep } from "../../queue/support.ts";
+import { advance, HOUR, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
 
@@ -77,12 +78,18 @@ describe("a timestamp", () => {
     expect(events[0]).toMatchObject({ timestamp: new Date("2026-04-30"), notification: undefined });
   });
 
-  test("that is unreadable equals the receipt, also in a much later attempt", async () => {
+  test("that is unreadable equals the receipt by the store's clock, also in a much later attempt", async () => {
     const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
-    const { deliver } = collecting({ on: { fallback: failing }, backoff: () => 3_600_000 });
-    await deliver({ timestamp: "yesterday" });
-    await advance(3_600_000);
-    expect(failing.mock.calls.map(([{ timestamp }]) => timestamp)).toEqual([NOW, NOW]);
+    const add =
+      <A extends unknown[], R>(own: (...args: A) => Promise<R>) =>
+      (...args: A) =>
+        sleep(1000).then(() => own(...args));
+    const store = alteredStore(memoryStore(), { add });
+    const { deliver } = collecting({ store, on: { fallback: failing }, backoff: () => HOUR });
+    await Promise.all([deliver({ timestamp: "yesterday" }), advance(1000)]);
+    await advance(HOUR);
+    const receivedAt = new Date(NOW.getTime() + 1000);
+    expect(failing.mock.calls.map(([{ timestamp }]) => timestamp)).toEqual([receivedAt, receivedAt]);
   });
 });
 

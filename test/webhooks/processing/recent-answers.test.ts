@@ -162,10 +162,10 @@ describe("a recent answer", () => {
     expect(answers.find(claimOf("B0"))).toBeUndefined();
     expect(answers.find(claimOf("B1"))).toEqual(booking);
     // A renewed answer counts as the newest.
-    answers.keep(claimOf("B1"), booking);
+    answers.keep(claimOf("B2"), booking);
     answers.keep(claimOf("C"), booking);
-    expect(answers.find(claimOf("B1"))).toEqual(booking);
-    expect(answers.find(claimOf("B2"))).toBeUndefined();
+    expect(answers.find(claimOf("B2"))).toEqual(booking);
+    expect(answers.find(claimOf("B1"))).toBeUndefined();
     // The store's clock was set back by an hour.
     expect(answers.find(claimOf("C", { receivedAt: -3_600_000, claimedAt: -3_599_999 }))).toBeUndefined();
     expect(answers.find(claimOf("C", { outages: 1 }))).toBeUndefined();
