@@ -2,7 +2,7 @@ import { memoryStore, type WebhookEvent } from "stayhook";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { canonicalJson, compare, snapshots } from "../../../src/webhooks/processing/record.ts";
-import { advance, clientOf, handlerOf, notificationOf, type platformOf, useFakeTime } from "../support.ts";
+import { advance, clientOf, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
 
@@ -72,7 +72,7 @@ describe("an event tells what changed", () => {
 
   describe("if the user's model keeps none of the fields", () => {
     const short = z.object({ bookingCode: z.string(), status: z.string() });
-    const shortOf = (platform: ReturnType<typeof platformOf>) =>
+    const shortOf = (platform: Parameters<typeof clientOf>[0]) =>
       clientOf(platform, { models: { booking: short as never } });
 
     test("because the fields are read as the platform sent them", async () => {
