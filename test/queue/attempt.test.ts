@@ -10,6 +10,7 @@ import {
   done,
   eventOf,
   failing,
+  first,
   gate,
   HOUR,
   hanging,
@@ -340,10 +341,7 @@ describe("the end of an attempt", () => {
     const recorded = gate();
     const { ran } = await startedQueue(["a", "b", "c", "d", "e", "f"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
-          await recorded.opened;
-          return own(claim, outcome);
-        },
+        settle: first(() => recorded.opened),
       },
       concurrency: 2,
       work: () => result,
@@ -397,10 +395,9 @@ describe("the end of an attempt", () => {
   test("counts without writes if only its commit fails: it is lost, and parked after maxAttempts", async () => {
     const { ran, store } = await startedQueue(["a"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first((_claim, outcome) => {
           if (outcome.state === "done") throw new Error("violates a constraint");
-          return own(claim, outcome);
-        },
+        }),
       },
       maxAttempts: 2,
     });
@@ -414,10 +411,9 @@ describe("writes that go with the end of an event", () => {
   test("count as failed if their commit always fails while renewals work", async () => {
     const { ran, stateOf, store, add } = await startedQueue(["bad 1", "bad 2"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first((_claim, outcome) => {
           if ("writes" in outcome && outcome.writes) throw new Error("violates a deferred constraint");
-          return own(claim, outcome);
-        },
+        }),
       },
       concurrency: 2,
       maxAttempts: 2,
@@ -474,12 +470,11 @@ describe("writes that go with the end of an event", () => {
     let commits = 0;
     const { ran, stateOf } = await startedQueue(["a"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first(async (_claim, outcome) => {
           await runWrites(outcome);
           commits += 1;
           if (commits < 3) throw new Error("commit failed");
-          return own(claim, outcome);
-        },
+        }),
       },
       work: () =>
         withWrites(
@@ -497,13 +492,12 @@ describe("writes that go with the end of an event", () => {
     let [runs, settles] = [0, 0];
     const { stateOf, ran } = await startedQueue(["a"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first(async (_claim, outcome) => {
           // Like a real store, run this event again without its group.
           await runWrites(outcome).catch(() => runWrites(outcome));
           settles += 1;
           if (settles === 1) throw new Error("commit failed");
-          return own(claim, outcome);
-        },
+        }),
       },
       work: () =>
         withWrites(() => {
@@ -533,11 +527,10 @@ describe("writes that go with the end of an event", () => {
   ])("fail the attempt if one of them $what", async ({ write, refuses }) => {
     const { store } = await startedQueue(["a"], {
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first(async (_claim, outcome) => {
           await runWrites(outcome);
           if (refuses && outcome.state === "done") throw refuses;
-          return own(claim, outcome);
-        },
+        }),
       },
       work: () => withWrites(() => {}, write),
     });
@@ -552,13 +545,12 @@ describe("writes that go with the end of an event", () => {
     const { ran, kinds, store } = await startedQueue(["a"], {
       alter: {
         // Act like a driver that loses its connection: the user's write rejects, and then the store reports the loss.
-        settle: (own) => async (claim, outcome) => {
+        settle: first(async (_claim, outcome) => {
           lost = left-- > 0;
           await runWrites(outcome).catch((cause) => {
             throw new Error("the connection to the database was lost", { cause });
           });
-          return own(claim, outcome);
-        },
+        }),
       },
       work: () =>
         withWrites(async () => {

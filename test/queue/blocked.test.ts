@@ -1,6 +1,6 @@
 import { stat } from "node:fs/promises";
 import { describe, expect, test } from "vitest";
-import { done, gate, idsOf, queueOf, sleep } from "./support.ts";
+import { done, first, gate, idsOf, queueOf, sleep } from "./support.ts";
 
 function block(ms: number): void {
   const end = performance.now() + ms;
@@ -65,12 +65,11 @@ describe("a blocked event loop", () => {
     const asked = gate();
     const { queue, add, ran, kinds, logged } = queueOf({
       alter: {
-        settle: (own) => async (claim, outcome) => {
+        settle: first(async () => {
           asked.open();
           // Like the answer of a server, the result of I/O arrives after the timers that are due.
           for (let n = 0; n < 10; n += 1) await stat(".");
-          return own(claim, outcome);
-        },
+        }),
       },
       leaseDuration: 600,
       work: async ({ eventId }) => {

@@ -1,14 +1,9 @@
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { expect, test, vi } from "vitest";
 import { CircuitBreaker, type Reading } from "../../src/queue/circuit-breaker.ts";
+import { SECOND, useFakeTime } from "./support.ts";
 
-beforeEach(() => {
-  vi.useFakeTimers();
-});
-afterEach(() => {
-  vi.useRealTimers();
-});
+useFakeTime();
 
-const SECOND = 1000;
 type Options = Partial<{ concurrency: number; backoff: (attempt: number) => number }>;
 
 function breakerOf({ concurrency = 10, backoff = (n) => n * 10 * SECOND }: Options = {}) {

@@ -6,6 +6,7 @@ import {
   done,
   eventOf,
   failing,
+  first,
   gate,
   HOUR,
   hanging,
@@ -366,10 +367,7 @@ describe("close", () => {
     const { queue, ran, store } = await startedQueue(["a"], {
       alter: {
         claim: late(() => sleep(SECOND)),
-        settle: (own) => async (claim, outcome) => {
-          await sleep(300);
-          return own(claim, outcome);
-        },
+        settle: first(() => sleep(300)),
       },
     });
     await advance(500);

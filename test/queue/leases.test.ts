@@ -5,6 +5,7 @@ import {
   alteredStore,
   done,
   failing,
+  first,
   gate,
   HOUR,
   hanging,
@@ -40,10 +41,7 @@ describe("a lease", () => {
     const { store, stateOf } = await startedQueue(["a"], {
       work,
       alter: {
-        renew: (own) => (claims, duration) => {
-          renewals.push(Math.round((Date.now() - start) / SECOND));
-          return own(claims, duration);
-        },
+        renew: first(() => renewals.push(Math.round((Date.now() - start) / SECOND))),
       },
     });
     const second = await startedQueue([], { store });
@@ -324,10 +322,7 @@ describe("a clock that jumps by an hour", () => {
     const it = await startedQueue(["a"], {
       work,
       alter: {
-        claim: (own) => (options) => {
-          log.push("claim");
-          return own(options);
-        },
+        claim: first(() => log.push("claim")),
         renew: (own) => async (claims, duration) => {
           log.push("renew");
           return late(answer)(own)(claims, duration);

@@ -4,11 +4,10 @@ import {
   callbackFailed,
   DAY,
   done,
-  eventOf,
   failing,
+  first,
   HOUR,
   idsOf,
-  queueOf,
   refused,
   sleep,
   startedQueue,
@@ -17,14 +16,6 @@ import {
 } from "./support.ts";
 
 useFakeTime();
-
-test("done ids are kept for retention", async () => {
-  const { stateOf } = await startedQueue(["a"]);
-  await advance(7 * DAY - HOUR);
-  expect(await stateOf("a")).toBe("done");
-  await advance(2 * HOUR);
-  expect(await stateOf("a")).toBeUndefined();
-});
 
 test("parked events are kept for parkedRetention, those that were not found for retention", async () => {
   const { stateOf } = await startedQueue(["failed", "forged"], {
@@ -38,24 +29,11 @@ test("parked events are kept for parkedRetention, those that were not found for 
   expect(await stateOf("failed")).toBeUndefined();
 });
 
-test("a record's snapshot is kept for snapshotRetention", async () => {
-  const { queue, store } = queueOf({ snapshotRetention: 20 * DAY });
-  await store.add(eventOf("a", "booking:x"));
-  queue.start();
-  await advance(20 * DAY - HOUR);
-  expect(await store.snapshotOf("booking:x")).toMatchObject({ snapshot: { status: "Confirmed" } });
-  await advance(2 * HOUR);
-  expect(await store.snapshotOf("booking:x")).toBeUndefined();
-});
-
 test("thousands of events are deleted in small batches", async () => {
   const sizes: number[] = [];
   const { store } = await startedQueue(idsOf(3000), {
     alter: {
-      prune: (own) => (options) => {
-        sizes.push(options.limit);
-        return own(options);
-      },
+      prune: first((options) => sizes.push(options.limit)),
     },
   });
   await advance(7 * DAY + HOUR + 100);

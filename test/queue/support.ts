@@ -61,16 +61,16 @@ export type TestWork = (
 type Altered = { [K in keyof EventStore]?: (own: NonNullable<EventStore[K]>) => EventStore[K] | undefined };
 
 /** Gives each test of a file a clock that only `advance` moves. */
-export function useFakeTime(): void {
+export function useFakeTime(now?: Date): void {
   beforeEach(() => {
-    vi.useFakeTimers();
+    vi.useFakeTimers(now && { now });
   });
   afterEach(() => {
     vi.restoreAllMocks();
     vi.useRealTimers();
   });
 }
-export const advance = (ms: number) => vi.advanceTimersByTimeAsync(ms);
+export const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 export const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 export const idsOf = (count: number, name = "e") => Array.from({ length: count }, (_, n) => `${name} ${n}`);
 export const never = () => new Promise<never>(() => {});
@@ -156,9 +156,9 @@ export function longWork(...others: string[]) {
   return { work, aborted, end: () => held.open() };
 }
 
-/** Shows whether a promise has settled. */
-export function watch(promise: Promise<unknown>) {
-  const seen = { settled: false, result: undefined as unknown };
+/** Shows whether a promise has resolved, and to what. */
+export function watch<T>(promise: Promise<T>) {
+  const seen: { settled: boolean; result?: T } = { settled: false };
   promise.then((result) => Object.assign(seen, { settled: true, result }));
   return seen;
 }
@@ -188,6 +188,15 @@ export function alteredStore(
 }
 
 type Method<A extends unknown[], R> = (...args: A) => Promise<R>;
+
+/** Makes a method of a store call `act` first. If `act` throws, the method rejects. */
+export const first =
+  <A extends unknown[], R>(act: (...args: NoInfer<A>) => unknown) =>
+  (own: Method<A, R>): Method<A, R> =>
+  async (...args) => {
+    await act(...args);
+    return own(...args);
+  };
 
 /** Makes a method of a store reject while `isBroken()` is true. */
 export const failing =

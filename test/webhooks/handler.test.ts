@@ -1,6 +1,6 @@
 import { memoryStore } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
-import { alteredStore, failing, late } from "../queue/support.ts";
+import { alteredStore, failing, late, sleep } from "../queue/support.ts";
 import {
   advance,
   delivered,
@@ -12,8 +12,6 @@ import {
 } from "./support.ts";
 
 useFakeTime();
-
-const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 
 describe("a notification", () => {
   test("is answered 200 when it is recorded, before anything is fetched", async () => {

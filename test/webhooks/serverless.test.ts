@@ -1,6 +1,6 @@
 import { memoryStore } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
-import { alteredStore, failing, late } from "../queue/support.ts";
+import { alteredStore, failing, late, sleep } from "../queue/support.ts";
 import {
   advance,
   delivered,
@@ -13,7 +13,6 @@ import {
 
 useFakeTime();
 
-const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 const brokenStore = () => alteredStore(memoryStore(), { claim: failing(() => true, "no connection") });
 const other = { eventId: "other", ref: null, source: "webhook", topic: null, notification: "{}" } as const;
 

@@ -2,21 +2,10 @@ import { randomUUID } from "node:crypto";
 import type { ClientOptions, Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
-import { afterEach, beforeEach, vi } from "vitest";
+import { vi } from "vitest";
+import { advance, gate } from "../queue/support.ts";
 
-/** Gives each test of a file a clock that only `advance` moves. */
-export function useFakeTime(now?: Date): void {
-  beforeEach(() => {
-    vi.useFakeTimers(now && { now });
-  });
-  afterEach(() => {
-    vi.useRealTimers();
-    vi.restoreAllMocks();
-  });
-}
-export const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
-export const MINUTE = 60_000;
-export const HOUR = 60 * MINUTE;
+export { advance, HOUR, MINUTE, useFakeTime, watch } from "../queue/support.ts";
 
 export type Answer = { status: number; body?: unknown; headers?: Record<string, string> } | Error;
 /** `"none"`: the answer never comes. */
@@ -115,13 +104,6 @@ export async function delivered(fields: Fields = {}, options: Parameters<typeof 
   return { ...handler, notification, response, event: () => handler.store.get(notification.eventId) };
 }
 
-/** Shows whether a promise has resolved, and to what. */
-export function watch<T>(promise: Promise<T>) {
-  const seen: { settled: boolean; result?: T } = { settled: false };
-  promise.then((result) => Object.assign(seen, { settled: true, result }));
-  return seen;
-}
-
 /** Makes a callback that never ends, and keeps its signals. */
 export function endlessCallback() {
   const signals: AbortSignal[] = [];
@@ -152,10 +134,6 @@ export function notificationOf(fields: Fields = {}) {
 
 /** Makes a callback that the test releases. */
 export function heldCallback() {
-  let release!: () => void;
-  const released = new Promise<void>((resolve) => {
-    release = resolve;
-  });
-  const callback = vi.fn(() => released);
-  return { callback, release };
+  const { open: release, opened } = gate();
+  return { callback: vi.fn(() => opened), release };
 }

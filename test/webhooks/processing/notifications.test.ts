@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { memoryStore, type WebhookEvent } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
-import { alteredStore, sleep } from "../../queue/support.ts";
+import { alteredStore, first, sleep } from "../../queue/support.ts";
 import { advance, HOUR, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 const NOW = new Date("2026-05-01T12:00:00Z");
@@ -80,11 +80,7 @@ describe("a timestamp", () => {
 
   test("that is unreadable equals the receipt by the store's clock, also in a much later attempt", async () => {
     const failing = vi.fn().mockRejectedValueOnce(new Error("no"));
-    const add =
-      <A extends unknown[], R>(own: (...args: A) => Promise<R>) =>
-      (...args: A) =>
-        sleep(1000).then(() => own(...args));
-    const store = alteredStore(memoryStore(), { add });
+    const store = alteredStore(memoryStore(), { add: first(() => sleep(1000)) });
     const { deliver } = collecting({ store, on: { fallback: failing }, backoff: () => HOUR });
     await Promise.all([deliver({ timestamp: "yesterday" }), advance(1000)]);
     await advance(HOUR);
