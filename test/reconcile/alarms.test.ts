@@ -1,17 +1,13 @@
 import type { WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, StayhookClient } from "stayhook";
-import { createReconciler, type ReconcilerAlarm, type ReconcilerOptions } from "stayhook/reconcile";
-import type { Sandbox } from "stayhook/testing";
+import { createReconciler, type ReconcilerAlarm } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
-import { machineOf, readsOf, scene, startSandbox, stores } from "./support.ts";
-
-const memory = () => stores.memory!()();
+import { machineOf, scene, stores } from "./support.ts";
 
 /** Makes a machine that has handled one confirmed booking. */
 async function known(handler: Partial<WebhookHandlerOptions> = {}) {
-  const sandbox = await startSandbox();
   const alarms: ReconcilerAlarm[] = [];
-  const machine = machineOf(sandbox, memory(), {
+  const { sandbox, ...machine } = await scene({
     handler: {
       autoStart: false,
       observe: (event) => {
@@ -147,56 +143,61 @@ describe("missed", () => {
 });
 
 describe("drift", () => {
-  const url = "https://example.com/hooks?key=s3cret";
+  const bookings = "https://example.com/hooks?key=s3cret";
   const other = "https://example.com/other";
+  const configOf = (...urls: string[]) => ({ isActive: true, endpoints: { bookings, listings: urls[0] } });
 
-  /** Runs a pass, and returns the configuration drift that it reports. */
-  async function driftAt(sandbox: Sandbox, expected: Partial<ReconcilerOptions> = {}) {
-    const { reconciler, observations } = machineOf(sandbox, memory(), { reconciler: expected });
+  test.each<[what: string, config: object | undefined, expected: unknown, drift: object | undefined]>([
+    ["missing", undefined, undefined, { isActive: false, topics: [] }],
+    ["off", { ...configOf(), isActive: false }, undefined, { isActive: false, topics: [] }],
+    ["on", configOf(), undefined, undefined],
+    ["on, with the URL", configOf(other), { bookings }, undefined],
+    [
+      "on, with the URL in another form",
+      configOf(),
+      { bookings: "https://EXAMPLE.com:443/hooks?key=s3cret" },
+      undefined,
+    ],
+    [
+      "on, with another URL",
+      configOf(other),
+      { bookings: other, listings: other },
+      { isActive: true, topics: ["bookings"] },
+    ],
+    [
+      "on, with a URL too many",
+      configOf(other),
+      { listings: null, messages: null },
+      { isActive: true, topics: ["listings"] },
+    ],
+  ])("is observed if the configuration is not as expected: %s", async (_, config, expected, drift) => {
+    const { client, reconciler, observations } = await scene({
+      reconciler: { expectedEndpoints: expected as never },
+    });
+    if (config) await client.webhookConfig.create(config as never);
     await reconciler.run();
-    return observations("drift").map(({ isActive, topics }) => ({ isActive, topics }));
-  }
+    expect(observations("drift")).toEqual(drift ? [{ kind: "drift", ...drift }] : []);
+  });
 
-  test("is observed if the configuration is missing or off", async () => {
-    const { sandbox, client, alarms, reconciler } = await known();
-    expect(await driftAt(sandbox)).toEqual([{ isActive: false, topics: [] }]);
-    await client.webhookConfig.ensure({ endpoints: { bookings: url } });
-    expect(await driftAt(sandbox)).toEqual([]);
-    await client.webhookConfig.toggle(false);
-    expect(await driftAt(sandbox)).toEqual([{ isActive: false, topics: [] }]);
+  test("is observed by the handler, too", async () => {
+    const { alarms, reconciler } = await known();
     await reconciler.run();
     expect(alarms).toEqual([{ kind: "drift", isActive: false, topics: [] }]);
   });
 
-  test("is observed for an endpoint that differs from `expect`", async () => {
-    const { sandbox, client } = await known();
-    await client.webhookConfig.ensure({ endpoints: { bookings: url, listings: other } });
-    expect(await driftAt(sandbox, { expectedEndpoints: { bookings: url } })).toEqual([]);
-    expect(
-      await driftAt(sandbox, { expectedEndpoints: { bookings: "https://EXAMPLE.com:443/hooks?key=s3cret" } }),
-    ).toEqual([]);
-    expect(await driftAt(sandbox, { expectedEndpoints: { bookings: other, listings: other } })).toEqual([
-      { isActive: true, topics: ["bookings"] },
-    ]);
-    expect(await driftAt(sandbox, { expectedEndpoints: { listings: null, messages: null } })).toEqual([
-      { isActive: true, topics: ["listings"] },
-    ]);
-  });
-
-  test("compares one URL in `expect` as `ensure` writes it", async () => {
-    const { sandbox, client } = await known();
-    await client.webhookConfig.ensure({ endpoints: url });
-    expect(await driftAt(sandbox, { expectedEndpoints: url })).toEqual([]);
-    await client.webhookConfig.ensure({ endpoints: { bookings: url } });
-    expect(await driftAt(sandbox, { expectedEndpoints: url })).toEqual([
-      { isActive: true, topics: ["bookings"] },
-    ]);
+  test("compares one URL as `ensure` writes it", async () => {
+    const { client, reconciler, observations } = await scene({ reconciler: { expectedEndpoints: bookings } });
+    await client.webhookConfig.ensure({ endpoints: bookings });
+    await reconciler.run();
+    expect(observations("drift")).toEqual([]);
+    await client.webhookConfig.ensure({ endpoints: { bookings } });
+    await reconciler.run();
+    expect(observations("drift")).toMatchObject([{ isActive: true, topics: ["bookings"] }]);
   });
 
   test("is not observed if the configuration cannot be read", async () => {
-    const { sandbox } = await known();
-    sandbox.faults.set([{ route: "GET /v2/webhooks/config", status: 403 }]);
-    const { reconciler, observations } = machineOf(sandbox, memory());
+    const faults = [{ route: "GET /v2/webhooks/config", status: 403 }];
+    const { reconciler, observations } = await scene({}, { faults });
     expect(await reconciler.run()).toMatchObject({ failed: 0 });
     expect(observations("drift")).toEqual([]);
   });
@@ -206,7 +207,7 @@ describe("a partial list", () => {
   /** Makes a machine whose platform answers `GET /v2/listings` with `body()`. */
   function listing(body: () => unknown, client: object = {}) {
     const platform = { url: "https://platform.example", accessToken: "secret-token" };
-    const machine = machineOf(platform, memory());
+    const machine = machineOf(platform, stores.memory!()());
     const webhooks = createWebhookHandler({
       client: new StayhookClient({
         baseUrl: platform.url,
@@ -251,26 +252,6 @@ describe("a partial list", () => {
   });
 });
 
-test("passes without changes add no event", async () => {
-  const { sandbox, reconciler, store, webhooks } = await known();
-  await sandbox.listings.create({ status: "Published" });
-  await reconciler.run();
-  const counts = await store.counts();
-  for (let n = 0; n < 3; n += 1) await reconciler.run();
-  await webhooks.drain();
-  expect(await store.counts()).toEqual(counts);
-  expect(counts.done).toBe(1);
-});
-
-test("a pass reads the configuration, the list and each booking once", async () => {
-  const { sandbox, reconciler, bookingCode } = await known();
-  await sandbox.listings.create({ status: "Published" });
-  const reads = readsOf(sandbox);
-  reads();
-  await reconciler.run();
-  expect(reads()).toEqual(["/v2/listings", `/v2/bookings/${bookingCode}`]);
-});
-
 test("watch adds the other bookings if one fails", async () => {
   const { sandbox, reconciler, observations, bookingCode } = await known();
   const codes = ["W1", "W2", "W3"];
@@ -311,7 +292,7 @@ describe("a loud first day: a pass logs that", () => {
     ],
     [{ isActive: true, endpoints: { bookings: url, listings: url } }, undefined],
   ])("the configuration will not do: %j", async (config, line) => {
-    const { client, reconciler, logged } = machineOf(await startSandbox(), memory(), {
+    const { client, reconciler, logged } = await scene({
       handler: { on },
       reconciler: { expectedEndpoints: url },
     });
@@ -321,10 +302,7 @@ describe("a loud first day: a pass logs that", () => {
   });
 
   test.each([true, false])("a booking has changed, if no notification has ever arrived: %j", async (ever) => {
-    const sandbox = await startSandbox();
-    const { reconciler, webhooks, notify, logged } = machineOf(sandbox, memory(), {
-      handler: { autoStart: false },
-    });
+    const { sandbox, reconciler, webhooks, notify, logged } = await scene({ handler: { autoStart: false } });
     const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed", listingId: 7 });
     await reconciler.watch(bookingCode);
     if (!ever) await notify({ bookingCode });

@@ -152,8 +152,6 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
   });
 });
 
-const memory = () => stores.memory!()();
-
 test("the next pass counts the bookings of watch and reads them", async () => {
   const { sandbox, reconciler, told, webhooks } = await scene({ handler: { autoStart: false } });
   const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
@@ -177,8 +175,7 @@ test("a pass waits for a running watch", async () => {
 });
 
 test("watch rejects invalid codes and unknown bookings, and waits out an outage", async () => {
-  const sandbox = await startSandbox();
-  const { reconciler, store, webhooks, told } = machineOf(sandbox, memory(), {
+  const { sandbox, reconciler, store, webhooks, told } = await scene({
     handler: { autoStart: false, backoff: () => 1 },
   });
   for (const code of ["", "..", "a\nb", 7, null])
@@ -242,14 +239,12 @@ test("an event of the reconciler runs no callback if a webhook was faster", asyn
 });
 
 test("an event that was parked for its callback is not added again", async () => {
-  const sandbox = await startSandbox();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
   const callback = vi.fn(() => Promise.reject(new Error("no")));
-  const store = memory();
-  const { reconciler, webhooks } = machineOf(sandbox, store, {
+  const { sandbox, store, reconciler, webhooks } = await scene({
     handler: { autoStart: false, maxAttempts: 2, backoff: () => 0 },
     callback,
   });
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
   await reconciler.run();
   await sandbox.listings.hide(listingId);
   await reconciler.run();

@@ -76,10 +76,9 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
 });
 
 test("the first pass learns unknown listings in a store that knows others", async () => {
-  const sandbox = await startSandbox();
+  const { sandbox, reconciler, webhooks, notify, told } = await scene();
   const known = await sandbox.listings.create({ status: "Published" });
   await sandbox.listings.create({ status: "Published" });
-  const { reconciler, webhooks, notify, told } = machineOf(sandbox, stores.memory!()());
   await notify(known);
   await webhooks.drain();
   await sandbox.listings.hide(known.listingId);

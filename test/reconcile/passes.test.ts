@@ -30,13 +30,16 @@ async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, co
   };
 }
 
+/** Makes a machine with a memory store that has handled `count` bookings. */
+async function knownScene(count: number, ...options: Parameters<typeof scene>) {
+  const it = await scene(...options);
+  return { ...it, ...(await known(it.sandbox, it, count)) };
+}
+
 /** Holds reads of bookings until they are released. */
 function holdReads(client: StayhookClient) {
-  let letGo!: () => void;
+  const { promise: free, resolve: letGo } = Promise.withResolvers<void>();
   let held = 0;
-  const free = new Promise<void>((resolve) => {
-    letGo = resolve;
-  });
   const get = client.bookings.get.bind(client.bookings);
   client.bookings.get = ((...args: Parameters<typeof get>) => {
     held += 1;
@@ -151,13 +154,10 @@ test("a machine makes no pass if another one has just made it", async () => {
 });
 
 test("a pass ends if another process has taken its lock", async () => {
-  const sandbox = await startSandbox();
-  const store = memory();
-  const machine = machineOf(sandbox, store, {
+  const { store, ...machine } = await knownScene(3, {
     handler: { leaseDuration: 30 },
     reconciler: { concurrency: 1 },
   });
-  await known(sandbox, machine, 3);
   let reading = 0;
   machine.client.bookings.get = ((_code: string, options: { signal: AbortSignal }) => {
     reading += 1;
@@ -170,18 +170,15 @@ test("a pass ends if another process has taken its lock", async () => {
   // This process stood still, so another process has taken its expired lease.
   await waitFor(async () => {
     const reading = await readState(store);
-    expect(await writeState(store, reading, { ...reading.state, owner: "another", lease: 60_000 })).toBe(
-      true,
-    );
+    const taken = { ...reading.state, owner: "another", lease: 60_000 };
+    expect(await writeState(store, reading, taken)).toBe(true);
   });
   expect(await running).toMatchObject({ checked: 0, incomplete: "locked" });
   expect((await stateIn(store))?.owner).toBe("another");
 });
 
 test("a caller that joins a pass does not stop it with its own signal", async () => {
-  const sandbox = await startSandbox();
-  const machine = machineOf(sandbox, memory());
-  await known(sandbox, machine, 2);
+  const { sandbox, ...machine } = await knownScene(2);
   const { letGo, held } = holdReads(machine.client);
   const running = machine.reconciler.run();
   await waitFor(() => expect(held()).toBe(2));
@@ -194,10 +191,7 @@ test("a caller that joins a pass does not stop it with its own signal", async ()
 });
 
 test("start does not start a handler with autoStart: false", async () => {
-  const sandbox = await startSandbox();
-  const { reconciler, webhooks, observations } = machineOf(sandbox, memory(), {
-    handler: { autoStart: false },
-  });
+  const { reconciler, webhooks, observations } = await scene({ handler: { autoStart: false } });
   reconciler.start();
   await waitFor(() => expect(observations("pass")).toHaveLength(1));
   expect(await webhooks.health()).toMatchObject({ state: "idle" });
@@ -232,9 +226,7 @@ test("start observes a failure of the store and tries again", async () => {
 });
 
 test("a checkpoint that is older than `every` is ignored", async () => {
-  const sandbox = await startSandbox();
-  const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1, every: "1h" } });
-  const { codes } = await known(sandbox, machine, 3);
+  const { sandbox, codes, ...machine } = await knownScene(3, { reconciler: { concurrency: 1, every: "1h" } });
   sandbox.faults.set([{ route: `/v2/bookings/${codes[1]}`, status: 401 }]);
   expect(await machine.reconciler.run()).toMatchObject({ checked: 1, incomplete: "unreachable" });
   sandbox.faults.clear();
@@ -244,9 +236,7 @@ test("a checkpoint that is older than `every` is ignored", async () => {
 
 describe("while the platform is out of reach", () => {
   test("all reads of a pass wait for Retry-After", async () => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory());
-    const { codes, read } = await known(sandbox, machine, 8);
+    const { sandbox, codes, read, ...machine } = await knownScene(8);
     sandbox.faults.set([{ route: everyBooking, status: 429, retryAfter: 1, times: 1 }]);
     const report = await machine.reconciler.run();
     expect(report).toMatchObject({ checked: 8, failed: 0 });
@@ -261,9 +251,7 @@ describe("while the platform is out of reach", () => {
   });
 
   test("a Retry-After of more than a minute ends the pass, and the next one goes on", async () => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
-    const { codes, read } = await known(sandbox, machine, 6);
+    const { sandbox, codes, read, ...machine } = await knownScene(6, { reconciler: { concurrency: 1 } });
     sandbox.faults.set([{ route: `/v2/bookings/${codes[3]}`, status: 503, retryAfter: 3600 }]);
     expect(await machine.reconciler.run()).toMatchObject({
       checked: 3,
@@ -282,9 +270,7 @@ describe("while the platform is out of reach", () => {
     ["a connection that breaks", { cutOff: true }, 5],
     ["a rate limit that does not end", { status: 429 }, 5],
   ])("%s ends the pass early", async (_what, fault, most) => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory());
-    const { read } = await known(sandbox, machine, 60);
+    const { sandbox, read, ...machine } = await knownScene(60);
     sandbox.faults.set([{ route: everyBooking, ...fault }]);
     const report = await machine.reconciler.run();
     expect(report).toMatchObject({ checked: 0, changed: 0, incomplete: "unreachable" });
@@ -296,9 +282,7 @@ describe("while the platform is out of reach", () => {
   });
 
   test("a pass without bookings also finds that the platform is out of reach", async () => {
-    const sandbox = await startSandbox();
-    sandbox.faults.set([{ status: 503 }]);
-    const { reconciler } = machineOf(sandbox, memory());
+    const { sandbox, reconciler } = await scene({}, { faults: [{ status: 503 }] });
     expect(await reconciler.run()).toMatchObject({ checked: 0, failed: 1, incomplete: "unreachable" });
     sandbox.faults.set([{ status: 403 }]);
     const refused = await reconciler.run();
@@ -307,9 +291,7 @@ describe("while the platform is out of reach", () => {
   });
 
   test("a list that cannot be read counts as failed, and the bookings are read", async () => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory());
-    await known(sandbox, machine, 2);
+    const { sandbox, ...machine } = await knownScene(2);
     await sandbox.listings.create({ status: "Published" });
     sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
     expect(await machine.reconciler.run()).toMatchObject({ checked: 2, failed: 1 });
@@ -321,9 +303,7 @@ describe("while the platform is out of reach", () => {
   });
 
   test("unreadable bookings are no outage while others are read in between", async () => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 1 } });
-    const { codes } = await known(sandbox, machine, 9);
+    const { sandbox, codes, ...machine } = await knownScene(9, { reconciler: { concurrency: 1 } });
     const unreadable = codes.filter((_, n) => n % 2 === 1);
     sandbox.faults.set(unreadable.map((code) => ({ route: `/v2/bookings/${code}`, status: 500 })));
     const report = await machine.reconciler.run();
@@ -332,9 +312,7 @@ describe("while the platform is out of reach", () => {
   });
 
   test("one missing or unreadable booking does not stop the pass", async () => {
-    const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, memory());
-    const { codes, read } = await known(sandbox, machine, 9);
+    const { sandbox, codes, read, ...machine } = await knownScene(9);
     sandbox.faults.set([
       { route: `/v2/bookings/${codes[1]}`, status: 404 },
       { route: `/v2/bookings/${codes[4]}`, status: 500 },
@@ -343,12 +321,8 @@ describe("while the platform is out of reach", () => {
     await sandbox.bookings.approve(codes[8]!);
     expect(await machine.reconciler.run()).toMatchObject({ checked: 7, changed: 1, failed: 2 });
     expect(read().filter((code) => code === codes[4])).toHaveLength(3);
-    expect(
-      machine
-        .observations("failed")
-        .map(({ ref }) => ref)
-        .toSorted(),
-    ).toEqual([`booking:${codes[1]}`, `booking:${codes[4]}`]);
+    const failed = machine.observations("failed").map(({ ref }) => ref);
+    expect(failed.toSorted()).toEqual([`booking:${codes[1]}`, `booking:${codes[4]}`]);
     expect(machine.told.at(-1)).toMatchObject({ record: codes[8], status: "Confirmed" });
     // The pass has read all bookings, so the next pass starts over.
     expect(await machine.reconciler.run()).toMatchObject({ checked: 7, failed: 2 });
@@ -356,9 +330,7 @@ describe("while the platform is out of reach", () => {
 });
 
 test("a pass and the queue share the circuit breaker", async () => {
-  const sandbox = await startSandbox();
-  const machine = machineOf(sandbox, memory(), { handler: { backoff: () => 300 } });
-  await known(sandbox, machine, 8);
+  const { sandbox, ...machine } = await knownScene(8, { handler: { backoff: () => 300 } });
   sandbox.faults.set([{ route: everyBooking, status: 503, times: 4 }]);
   const running = machine.reconciler.run();
   await waitFor(async () => expect(await machine.webhooks.health()).toMatchObject({ state: "paused" }));
@@ -381,9 +353,7 @@ test("close does not wait for every booking of a watch, and the watch rejects", 
 });
 
 test("run({ signal }) throws an error of the store, as run() does", async () => {
-  const sandbox = await startSandbox();
-  const store = memory();
-  const { reconciler } = machineOf(sandbox, store, { handler: { leaseDuration: 30 } });
+  const { sandbox, store, reconciler } = await scene({ handler: { leaseDuration: 30 } });
   vi.spyOn(store, "claim").mockRejectedValue(new Error("disk full"));
   await sandbox.listings.create({ status: "Published" });
   await expect(reconciler.run()).rejects.toThrow("disk full");
@@ -391,20 +361,12 @@ test("run({ signal }) throws an error of the store, as run() does", async () => 
 });
 
 test("`concurrency` limits the reads at once", async () => {
-  const sandbox = await startSandbox();
-  const machine = machineOf(sandbox, memory(), { reconciler: { concurrency: 3 } });
-  await known(sandbox, machine, 12);
-  let now = 0;
-  let most = 0;
+  const { sandbox, ...machine } = await knownScene(12, { reconciler: { concurrency: 3 } });
+  let [now, most] = [0, 0];
   const get = machine.client.bookings.get.bind(machine.client.bookings);
   machine.client.bookings.get = ((...args: Parameters<typeof get>) => {
-    now += 1;
-    most = Math.max(most, now);
-    const read = get(...args);
-    void read.finally(() => {
-      now -= 1;
-    });
-    return read;
+    most = Math.max(most, ++now);
+    return get(...args).finally(() => now--);
   }) as typeof get;
   expect(await machine.reconciler.run()).toMatchObject({ checked: 12 });
   expect(most).toBe(3);
@@ -421,13 +383,11 @@ test("an aborted signal prevents all reads, and an invalid signal throws", async
 });
 
 test("a pass renews its lock and writes its checkpoint while it runs", async () => {
-  const sandbox = await startSandbox({ faults: [{ route: everyBooking, delay: 60 }] });
-  const store = memory();
-  const first = machineOf(sandbox, store, {
-    handler: { leaseDuration: 150 },
-    reconciler: { concurrency: 1 },
-  });
-  await known(sandbox, first, 20);
+  const { sandbox, store, ...first } = await knownScene(
+    20,
+    { handler: { leaseDuration: 150 }, reconciler: { concurrency: 1 } },
+    { faults: [{ route: everyBooking, delay: 60 }] },
+  );
   const running = first.reconciler.run();
   const other = machineOf(sandbox, store);
   await waitFor(() => expect(first.observations("checked").length).toBeGreaterThan(15));
@@ -442,11 +402,11 @@ test.each([
 ])(
   "an unchanged record is kept despite its age, with snapshotRetention %s",
   async (_kept, snapshotRetention) => {
-    const sandbox = await startSandbox();
+    const { sandbox, store, reconciler, told, logged } = await scene({
+      handler: { snapshotRetention },
+      reconciler: { every: "1h" },
+    });
     const { listingId } = await sandbox.listings.create({ status: "Published" });
-    const store = memory();
-    const handler = { snapshotRetention };
-    const { reconciler, told, logged } = machineOf(sandbox, store, { handler, reconciler: { every: "1h" } });
     await reconciler.run();
     const start = Date.now();
     const setClock = stopClock();
