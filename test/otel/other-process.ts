@@ -17,7 +17,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl, accessToken, telemetry: otel }),
   store,
   on: {
-    "booking.Confirmed": async () => {
+    "booking.Request": async () => {
       await new Promise((resolve) => setTimeout(resolve, 1));
       tracer.startSpan("own work").end();
     },
