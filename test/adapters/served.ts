@@ -1,35 +1,17 @@
-import {
-  createServer,
-  type IncomingMessage,
-  type RequestListener,
-  type RequestOptions,
-  request,
-} from "node:http";
-import type { AddressInfo } from "node:net";
-import { afterEach } from "vitest";
+import { type IncomingMessage, type RequestListener, type RequestOptions, request } from "node:http";
 import type { Webhooks } from "../../src/adapters/node.ts";
 import { type Internals, withInternals } from "../../src/webhooks/internals.ts";
 import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
 import type { ReceiveRequest } from "../../src/webhooks/receiving/request.ts";
+import { serve as serveUntilEnd } from "../support/serve.ts";
 import { type Harness, harness } from "../webhooks/receiving/receiver.ts";
-
-const closers: (() => Promise<void>)[] = [];
-afterEach(async () => {
-  for (const close of closers.splice(0)) await close();
-});
 
 /** Serves on a free port until the test ends. */
 export async function serve(
   listener: RequestListener,
 ): Promise<{ readonly port: number; readonly url: string }> {
-  const server = createServer(listener);
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  closers.push(async () => {
-    server.closeAllConnections();
-    await new Promise((resolve) => server.close(resolve));
-  });
-  const { port } = server.address() as AddressInfo;
-  return { port, url: `http://127.0.0.1:${port}` };
+  const url = await serveUntilEnd(listener);
+  return { port: Number(new URL(url).port), url };
 }
 
 /** Makes a webhook handler that only receives. It counts how often an adapter starts it. */

@@ -1,6 +1,4 @@
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -19,6 +17,10 @@ import type { Sandbox } from "stayhook/testing";
 import { expect, onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/cli.ts";
 import { createProfiledSandbox } from "../support/answers/sandbox.ts";
+import { serve } from "../support/serve.ts";
+import { freePort } from "../support/server.ts";
+
+export { serve };
 
 export interface Ended {
   readonly code: number;
@@ -156,17 +158,6 @@ export function directory(): string {
 
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
-/** Starts a server on a free port. Resolves to its origin. */
-export async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-}
-
 /** Starts an endpoint that answers 200 to every request. It keeps URLs and bodies. */
 export async function receiver() {
   const bodies: string[] = [];
@@ -180,13 +171,7 @@ export async function receiver() {
 }
 
 /** Returns a URL on which no server listens. */
-export async function closed(): Promise<string> {
-  const server = createServer();
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((done) => server.close(done));
-  return `http://127.0.0.1:${port}`;
-}
+export const closed = async () => `http://127.0.0.1:${await freePort()}`;
 
 export const plain = stripVTControlCharacters;
 

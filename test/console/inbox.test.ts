@@ -1,5 +1,5 @@
-import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { inboxOf, servedInboxOf } from "./support.ts";
+import { describe, expect, test, vi } from "vitest";
+import { type inboxOf, servedInboxOf } from "./support.ts";
 
 /** Serves a console. The callback of a Cancelled booking fails while `state.isBroken`. */
 async function served(options: Parameters<typeof inboxOf>[0] = {}) {
@@ -35,53 +35,33 @@ describe("the list", () => {
     expect(plain(await page(""))).toMatch(/parked booking\.Cancelled booking:BAD callback/);
   });
 
+  // test/console/event-filter.test.ts has each form that the value of a field may have.
   test("is filtered by the query, field by field", async () => {
-    // A time without a zone is UTC, whatever the server's own zone is.
-    vi.stubEnv("TZ", "America/New_York");
-    onTestFinished(() => void vi.unstubAllEnvs());
-    const { handle, listed, store } = await served();
+    const { handle, listed } = await served();
     const done = await handle("FINE", "Confirmed");
     const parked = await handle("BAD", "Cancelled");
-    const at = (await store.get(parked))?.receivedAt.getTime() ?? 0;
-    const iso = (ms: number) => new Date(ms).toISOString();
     for (const [query, expected] of [
       ["?state=parked", [parked]],
-      ["?state=done", [done]],
-      ["?state=pending", []],
-      ["?ref=booking:BAD", [parked]],
       ["?ref=BAD", [parked]],
       ["?ref=&state=&type=", [parked, done]],
       ["?type=booking.Confirmed", [done]],
       ["?reason=callback", [parked]],
-      ["?reason=denied", []],
       ["?source=webhook&state=done", [done]],
       ["?source=reconcile", []],
-      [`?receivedAfter=${iso(at + 60_000)}`, []],
-      [`?receivedBefore=${iso(at - 60_000)}`, []],
-      [`?receivedAfter=${iso(at - 60_000)}&receivedBefore=${iso(at + 60_000)}`, [parked, done]],
-      // A browser's time field sends this format, which has no zone.
-      [`?receivedAfter=${iso(at - 60_000).slice(0, 16)}`, [parked, done]],
-      [`?receivedAfter=${iso(at + 120_000).slice(0, 16)}`, []],
+      ["?receivedAfter=1h&receivedBefore=2030-01-01", [parked, done]],
+      ["?receivedBefore=1h", []],
     ] as const)
       expect(await listed(query), query).toEqual(expected);
   });
 
-  test.each([
-    "state=prked",
-    "reason=no",
-    "source=me",
-    "receivedAfter=yesterday",
-    "receivedBefore=2026-13-45",
-  ])("a filter of %s is refused, and changes nothing", async (query) => {
+  test("refuses a wrong filter, which then changes nothing", async () => {
     const { url, browser, receive, store } = await served();
     await receive({ bookingCode: "NEW" });
-    const { status, text } = await browser.get(`${url}/?${query}`);
+    const { status, text } = await browser.get(`${url}/?state=prked`);
     expect({ status, ids: idsIn(text) }).toEqual({ status: 400, ids: [] });
-    expect(text).toContain(query.split("=")[0]);
     const csrf = browser.cookies.get("stayhook-csrf") ?? "";
-    const fields = Object.fromEntries(new URLSearchParams(query));
-    const { status: refused } = await browser.post(url, { csrf, do: "discard", all: "1", ...fields });
-    expect(refused).toBe(400);
+    const fields = { csrf, do: "discard", all: "1", state: "prked" };
+    expect((await browser.post(url, fields)).status).toBe(400);
     expect(await store.counts()).toMatchObject({ pending: 1 });
   });
 
@@ -136,13 +116,6 @@ describe("an event", () => {
     expect(plain((await browser.submit(page, "replay")).text)).toContain("Replayed 1 event.");
     await webhooks.drain();
     expect(await store.get(eventId)).toMatchObject({ state: "done", reason: null });
-  });
-
-  test("is missing: 404, and what may be the reason", async () => {
-    const { url, browser } = await served();
-    const { status, text } = await browser.get(`${url}/?event=none`);
-    expect(status).toBe(404);
-    expect(plain(text)).toContain("No event with this id is stored");
   });
 });
 
@@ -268,11 +241,14 @@ describe("a record", () => {
     await webhooks.drain();
     expect((await browser.get(`${url}/?find=5717008`)).url).toContain("record=listing%3A5717008");
     expect((await browser.get(`${url}/?find=${eventId.toUpperCase()}`)).url).toContain(`event=${eventId}`);
-    const none = await browser.get(`${url}/?find=nobody`);
-    expect({ status: none.status, isSaid: none.text.includes("Nothing is stored about") }).toEqual({
-      status: 404,
-      isSaid: true,
-    });
+    for (const [query, said] of [
+      ["find=nobody", "Nothing is stored about"],
+      ["event=none", "No event with this id is stored"],
+    ])
+      expect(await browser.get(`${url}/?${query}`)).toMatchObject({
+        status: 404,
+        text: expect.stringContaining(said!),
+      });
   });
 
   test("is erased after the number of its events is shown", async () => {
@@ -297,81 +273,50 @@ describe("a record", () => {
   });
 });
 
-describe("an open page asks for its contents again", () => {
-  const update = async (answer: Response) => ({
-    status: answer.status,
-    ...((await answer.json()) as object),
-  });
-  const ask = (query = "") => new Request(`https://ops.example/?live=1${query}`);
-
-  test("and gets the values of the plots and the contents of <main>", async () => {
-    const { handle, inbox } = await served();
-    const filtered = "&state=done&personal=1";
-    expect(await update(await inbox.fetch(ask(filtered)))).toEqual({
-      status: 200,
-      body: expect.stringContaining("No events match"),
-      stats: { received: 0, done: 0 },
-    });
-    const eventId = await handle("FINE", "Confirmed");
-    expect(await update(await inbox.fetch(ask(filtered)))).toEqual({
-      status: 200,
-      body: expect.stringMatching(new RegExp(`Hide personal data[^]*row-${eventId}`)),
-      stats: { received: 1, done: 1 },
-    });
-  });
-
-  test("and is asked each time whether it may", async () => {
-    let isAllowed = true;
-    const { inbox } = inboxOf({}, { authorize: () => isAllowed });
-    expect((await inbox.fetch(ask())).status).toBe(200);
-    isAllowed = false;
-    expect((await inbox.fetch(ask())).status).toBe(403);
-  });
-
-  test("and hears that the store does not answer, and nothing more", async () => {
-    const { inbox, store } = await served();
-    await store.close();
-    const answer = await inbox.fetch(ask());
-    expect(answer.status).toBe(503);
-    expect(await answer.text()).not.toContain("closed");
-  });
+test("an open page gets the values of the plots and the contents of <main>", async () => {
+  const { handle, inbox } = await served();
+  const ask = async () => {
+    const query = "?live=1&state=done&personal=1";
+    const answer = await inbox.fetch(new Request(`https://ops.example/${query}`));
+    return { status: answer.status, ...((await answer.json()) as object) };
+  };
+  const empty = expect.stringContaining("No events match");
+  expect(await ask()).toEqual({ status: 200, body: empty, stats: { received: 0, done: 0 } });
+  const eventId = await handle("FINE", "Confirmed");
+  const body = expect.stringMatching(new RegExp(`Hide personal data[^]*row-${eventId}`));
+  expect(await ask()).toEqual({ status: 200, body, stats: { received: 1, done: 1 } });
 });
 
-describe("timers", () => {
-  test("are listed by day, and on the page of their record, the first one first; they are run now and cancelled", async () => {
-    const fired: string[] = [];
-    const on = {
-      fallback: ({ timer }: { timer?: { name: string } | undefined }) => void fired.push(timer!.name),
-    };
-    const { webhooks, platform, page, browser, url } = await served({ on });
-    platform.booking("HX3K9", "Confirmed");
-    const { set, list } = webhooks.timers("booking:HX3K9");
-    const day = (days: number) =>
-      new Date(Math.floor(Date.now() / 86_400_000 + days) * 86_400_000 + 3_600_000);
-    await set("cleaning", day(9));
-    await set("door-code", day(3));
-    await set("arrival-mail", day(3));
-    const shown = plain(await page("?state=scheduled"));
-    const on3 = day(3).toISOString().slice(0, 10);
-    const on9 = day(9).toISOString().slice(0, 10);
-    expect(shown).toMatch(
-      new RegExp(
-        `${on3} UTC.*booking\\.timer\\.(door|arr).*booking\\.timer\\.(door|arr).*${on9} UTC.*booking\\.timer\\.cleaning`,
-      ),
-    );
-    expect(plain(await page("?record=booking:HX3K9"))).toMatch(/To come.*arrival-mail.*cleaning.*Events/);
-    const of = (name: string) => `${url}/?event=stayhook:timer:booking:HX3K9:${name}`;
-    expect(plain((await browser.get(of("cleaning"))).text)).toMatch(
-      /Cancel Run now.*Timer set.*Scheduled for/,
-    );
-    await browser.submit(of("cleaning"), "discard");
-    await browser.submit(of("door-code"), "replay");
-    await webhooks.drain();
-    expect(fired).toEqual(["door-code"]);
-    expect(Object.fromEntries((await list()).map(({ name, state }) => [name, state]))).toEqual({
-      "arrival-mail": "scheduled",
-      cleaning: "done",
-      "door-code": "done",
-    });
+test("timers are listed by day, and on the page of their record, the first one first; they are run now and cancelled", async () => {
+  const fired: string[] = [];
+  const on = {
+    fallback: ({ timer }: { timer?: { name: string } | undefined }) => void fired.push(timer!.name),
+  };
+  const { webhooks, platform, page, browser, url } = await served({ on });
+  platform.booking("HX3K9", "Confirmed");
+  const { set, list } = webhooks.timers("booking:HX3K9");
+  const day = (days: number) => new Date(Math.floor(Date.now() / 86_400_000 + days) * 86_400_000 + 3_600_000);
+  await set("cleaning", day(9));
+  await set("door-code", day(3));
+  await set("arrival-mail", day(3));
+  const shown = plain(await page("?state=scheduled"));
+  const on3 = day(3).toISOString().slice(0, 10);
+  const on9 = day(9).toISOString().slice(0, 10);
+  expect(shown).toMatch(
+    new RegExp(
+      `${on3} UTC.*booking\\.timer\\.(door|arr).*booking\\.timer\\.(door|arr).*${on9} UTC.*booking\\.timer\\.cleaning`,
+    ),
+  );
+  expect(plain(await page("?record=booking:HX3K9"))).toMatch(/To come.*arrival-mail.*cleaning.*Events/);
+  const of = (name: string) => `${url}/?event=stayhook:timer:booking:HX3K9:${name}`;
+  expect(plain((await browser.get(of("cleaning"))).text)).toMatch(/Cancel Run now.*Timer set.*Scheduled for/);
+  await browser.submit(of("cleaning"), "discard");
+  await browser.submit(of("door-code"), "replay");
+  await webhooks.drain();
+  expect(fired).toEqual(["door-code"]);
+  expect(Object.fromEntries((await list()).map(({ name, state }) => [name, state]))).toEqual({
+    "arrival-mail": "scheduled",
+    cleaning: "done",
+    "door-code": "done",
   });
 });

@@ -1,10 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { createServer, type RequestListener } from "node:http";
-import type { AddressInfo } from "node:net";
 import { createWebhookHandler, memoryStore, type WebhookHandlerOptions } from "stayhook";
 import { type ConsoleOptions, createConsole } from "stayhook/console";
 import { toNodeHandler } from "stayhook/node";
 import { onTestFinished } from "vitest";
+import { serve } from "../support/serve.ts";
 import { clientOf, platformOf, recordingLogger } from "../webhooks/support.ts";
 
 /** Makes a handler with a platform in memory, and its console. Events are handled only when the test asks for it. */
@@ -55,17 +54,6 @@ export function inboxOf(
 export async function servedInboxOf(...options: Parameters<typeof inboxOf>) {
   const made = inboxOf(...options);
   return { ...made, url: await serve(toNodeHandler(made.inbox)), browser: new Browser() };
-}
-
-/** Serves on a free port until the test ends. */
-export async function serve(listener: RequestListener): Promise<string> {
-  const server = createServer(listener);
-  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
-  onTestFinished(() => {
-    server.close();
-    server.closeAllConnections();
-  });
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
 /** A page after its redirects. */
