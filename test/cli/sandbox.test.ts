@@ -60,6 +60,7 @@ describe("sandbox", () => {
       ["fault often", "status"],
       ["help", /^ {2}request \[code\] +a guest requests/m],
       ["send not json", ": 200 in"],
+      ["book AB13", /^booking AB13 is Confirmed\n[\s\S]*: 200 in/],
       ["fault 503 GET /v2/listings", "From now on, GET /v2/listings will get this fault: 503.\n"],
       ["fault 500 GET /v2/webhooks/config", "this fault: 500"],
     ] as const)
@@ -71,7 +72,7 @@ describe("sandbox", () => {
     await says("heal", "2 faults ended. The API answers every request again.\n");
     // Only the first booking made a listing.
     expect(await client.listings.list()).toMatchObject([{ status: "Published" }]);
-    expect(received()).toHaveLength(4);
+    expect(received()).toHaveLength(5);
     expect(received()[3]).toBe("not json");
 
     await says("submit Old Mill", "(Old Mill) is InReview");

@@ -112,15 +112,8 @@ test("each alert asks for metrics, labels and values that there are", async () =
 });
 
 test("the app is scraped, and shuts down", { timeout: 2 * PATIENCE }, async () => {
-  const project = await installed([
-    "ky",
-    "uuid",
-    "zod",
-    "prom-client",
-    "tdigest",
-    "bintrees",
-    "@opentelemetry/api",
-  ]);
+  const peers = ["ky", "uuid", "zod", "prom-client", "tdigest", "bintrees", "@opentelemetry/api"];
+  const project = await installed(peers);
   const sandbox = await platform();
   const port = await choosePort();
   const example = await startExample({
@@ -131,23 +124,18 @@ test("the app is scraped, and shuts down", { timeout: 2 * PATIENCE }, async () =
   await expectRefusals(example);
   const { bookingCode } = await sandbox.bookings.instantBook();
   await example.said(`block ${bookingCode}`);
-  const scrape = async () => {
+  const scraped = async () => {
     const response = await fetch(`http://127.0.0.1:${port}/metrics`);
     expect(response.headers.get("content-type")).toContain("text/plain");
-    return samplesOf(await response.text());
+    const samples = samplesOf(await response.text());
+    expect(sumOf(samples, "stayhook_events", { state: "done" })).toBe(1);
+    const attempts = { result: "done", type: "booking.Confirmed" };
+    expect(sumOf(samples, "stayhook_attempts_total", attempts)).toBe(1);
+    expect(sumOf(samples, "stayhook_requests_total", { result: "duplicate" })).toBe(1);
+    expect(sumOf(samples, "stayhook_requests_total", { result: "refused" })).toBeGreaterThan(0);
+    expect(sumOf(samples, "stayhook_store_available")).toBe(1);
   };
-  await vi.waitFor(
-    async () => {
-      const samples = await scrape();
-      expect(sumOf(samples, "stayhook_events", { state: "done" })).toBe(1);
-      const attempts = { result: "done", type: "booking.Confirmed" };
-      expect(sumOf(samples, "stayhook_attempts_total", attempts)).toBe(1);
-      expect(sumOf(samples, "stayhook_requests_total", { result: "duplicate" })).toBe(1);
-      expect(sumOf(samples, "stayhook_requests_total", { result: "refused" })).toBeGreaterThan(0);
-      expect(sumOf(samples, "stayhook_store_available")).toBe(1);
-    },
-    { timeout: PATIENCE },
-  );
+  await vi.waitFor(scraped, { timeout: PATIENCE });
   expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(404);
   expect(await example.stop()).toEqual([0, null]);
 });

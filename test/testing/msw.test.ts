@@ -36,15 +36,9 @@ function start(options: SandboxOptions = {}, baseUrl = sandboxBaseUrl) {
 describe("sandboxHandlers", () => {
   it("answer the client without a server", async () => {
     const { sandbox, client } = start();
-    expect(await client.webhookConfig.get()).toBeUndefined();
-    expect(await client.webhookConfig.ensure({ endpoints: { bookings: hooks } })).toMatchObject({
-      action: "created",
-    });
-    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints: { bookings: hooks } });
-    await client.webhookConfig.toggle(false);
-    expect(sandbox.webhookConfig?.isActive).toBe(false);
-    await sandbox.listings.create({ status: "Published", listingId: 7 });
-    expect(await client.listings.list()).toMatchObject([{ listingId: 7 }]);
+    const endpoints = { bookings: hooks };
+    expect(await client.webhookConfig.ensure({ endpoints })).toMatchObject({ action: "created" });
+    expect(sandbox.webhookConfig).toEqual({ isActive: true, endpoints });
     await expect(client.bookings.get("none")).rejects.toBeInstanceOf(NotFoundError);
     await sandbox.bookings.create({ bookingCode: "a/b ?#%ü", status: "Confirmed" });
     expect(await client.bookings.get("a/b ?#%ü")).toMatchObject({ status: "Confirmed" });
@@ -66,15 +60,8 @@ describe("sandboxHandlers", () => {
     expect(sandbox.deliveries.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
   });
 
-  it("are not involved in deliveries by deliverTo, and can be overridden by a later handler", async () => {
-    const { sandbox, client, webhooks, calls } = start();
-    sandbox.deliverTo(webhooks.fetch);
-    await client.webhookConfig.ensure({ endpoints: { listings: hooks } });
-    const { listingId } = await sandbox.listings.submit();
-    await sandbox.listings.publish(listingId);
-    await sandbox.settled();
-    await webhooks.drain();
-    expect(calls).toEqual(["listing.Published"]);
+  it("can be overridden by a later handler", async () => {
+    const { client } = start();
     const rows = [{ listingId: 1, status: "Hidden" }];
     server.use(http.get(`${sandboxBaseUrl}/v2/listings`, () => HttpResponse.json(rows)));
     expect(await client.listings.list()).toEqual(rows);
@@ -95,18 +82,13 @@ describe("sandboxHandlers", () => {
 
   it("have the faults of the sandbox", async () => {
     const { sandbox, client } = start();
-    await sandbox.bookings.create({ bookingCode: "B1", status: "Confirmed" });
     sandbox.faults.set([{ status: 429, retryAfter: 3 }]);
     await expect(client.listings.list()).rejects.toMatchObject({ name: "RateLimitError", retryAfter: 3 });
     sandbox.faults.set([{ cutOff: true }]);
-    await expect(client.bookings.get("B1")).rejects.toMatchObject({ name: "ConnectionError" });
-    await expect(client.webhookConfig.update({ isActive: true, endpoints: {} })).rejects.toMatchObject({
-      name: "ConnectionError",
-    });
+    await expect(client.listings.list()).rejects.toMatchObject({ name: "ConnectionError" });
     sandbox.faults.set([{ delay: 60_000 }]);
-    await expect(client.listings.list({ timeout: 30 })).rejects.toMatchObject({
-      name: "ConnectionTimeoutError",
-    });
+    const slow = client.listings.list({ timeout: 30 });
+    await expect(slow).rejects.toMatchObject({ name: "ConnectionTimeoutError" });
   });
 
   it.each(["", "sandbox.test", "ftp://a.example", {} as never])("refuse the base URL %j", (baseUrl) => {

@@ -42,9 +42,7 @@ describe("createTestEvent", () => {
     expectTypeOf(event.booking.guestName).toEqualTypeOf<string>();
     expectTypeOf(event.changed).toEqualTypeOf<false>();
     event.atomically((tx) => expectTypeOf(tx).toEqualTypeOf<DatabaseSync>());
-    callbacks["booking.timer.door-code"]?.(
-      createTestEvent("booking.timer.door-code", { booking: { guestName: "Ada" }, tx: db }),
-    );
+    callbacks["booking.timer.door-code"]?.(event);
     const photos = createTestEvent("listing.timer.photos", { listing: { city: "Lisbon" } });
     expectTypeOf(photos.listing.city).toEqualTypeOf<string>();
     const timers = new Map<string, Date>();
@@ -60,15 +58,10 @@ describe("createTestEvent", () => {
   test("makes what a callback takes", () => {
     onConfirmed(createTestEvent("booking.Confirmed"));
     onConfirmed(
-      createTestEvent("booking.Confirmed", {
-        booking: { bookingCode: "B1", anything: [1] },
-        attempt: 2,
-      }),
+      createTestEvent("booking.Confirmed", { booking: { bookingCode: "B1", more: [1] }, attempt: 2 }),
     );
-    const event = createTestEvent("booking.Request", {
-      booking: { status: "Request" },
-      decideBy: new Date(),
-    });
+    const request = { booking: { status: "Request" }, decideBy: new Date() } as const;
+    const event = createTestEvent("booking.Request", request);
     expectTypeOf(event.type).toEqualTypeOf<"booking.Request">();
     expectTypeOf(event.status).toEqualTypeOf<"Request">();
     expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
@@ -119,8 +112,6 @@ describe("createTestEvent", () => {
   });
 
   test("has the fields of the user's own model that it was given", () => {
-    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" } }));
-    onMyConfirmed(createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" } }));
     onMyPublished(createTestEvent("listing.Published", { listing: { city: "Ghent" } }));
     const event = createTestEvent("booking.Confirmed", { booking: { guestName: "Ada", guests: 2 } });
     onMyConfirmed(event);
@@ -142,9 +133,6 @@ describe("createTestEvent", () => {
     callbacks.unknown?.(createTestEvent("unknown", { tx: db }));
     event.atomically((tx) => expectTypeOf(tx).toEqualTypeOf<DatabaseSync>());
     expectTypeOf(event.commit).toEqualTypeOf<() => Promise<void>>();
-    callbacks["booking.Confirmed"]?.(
-      createTestEvent("booking.Confirmed", { booking: { guestName: "Ada" }, tx: db }),
-    );
     // A DatabaseSync of the test is accepted as the transaction of sqliteStore.
     onSelling(event);
     // @ts-expect-error the `tx` is missing

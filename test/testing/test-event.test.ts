@@ -10,18 +10,11 @@ import {
 import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
 
 const types: readonly TestEventType[] = [
-  "booking.Initiated",
-  "booking.Request",
-  "booking.Confirmed",
-  "booking.Declined",
-  "booking.Cancelled",
-  "booking.unknown",
-  "listing.InReview",
-  "listing.Published",
-  "listing.Hidden",
-  "listing.unknown",
-  "message",
-  "unknown",
+  ...(["Initiated", "Request", "Confirmed", "Declined", "Cancelled", "unknown"] as const).map(
+    (status) => `booking.${status}` as const,
+  ),
+  ...(["InReview", "Published", "Hidden", "unknown"] as const).map((status) => `listing.${status}` as const),
+  ...(["message", "unknown"] as const),
 ];
 const make = createTestEvent as (
   type: string,
@@ -53,12 +46,8 @@ describe("createTestEvent", () => {
     const status = name === "unknown" ? "OnHold" : name;
     const bookingCode = kind === "booking" ? (await sandbox.bookings.create({ status })).bookingCode : null;
     const listingId = kind === "listing" ? (await sandbox.listings.create({ status })).listingId : null;
-    const notification = {
-      eventId: crypto.randomUUID(),
-      timestamp: new Date().toISOString(),
-      bookingCode,
-      listingId,
-    };
+    const timestamp = new Date().toISOString();
+    const notification = { eventId: crypto.randomUUID(), timestamp, bookingCode, listingId };
     const topic = type === "message" ? "?topic=messages" : "";
     await sandbox.send(notification, { url: `https://subscriber.example/${topic}` });
     await webhooks.drain();
@@ -75,17 +64,11 @@ describe("createTestEvent", () => {
     expect(Object.keys(made.notification ?? {})).toEqual(Object.keys(notification));
     expect(WebhookNotification.safeParse(made.notification).success).toBe(true);
     expect(made.status).toBe(real?.status);
-    if (made.booking) {
-      expect(made.booking.status).toBe(made.status);
-      expect(stay(made.booking).nights).toBe(3);
-      expect(made.notification).toMatchObject({ bookingCode: made.booking.bookingCode, listingId: null });
-    }
-    if (made.listing) {
-      expect(made.listing.status).toBe(made.status);
-      expect(made.notification).toMatchObject({ bookingCode: null, listingId: made.listing.listingId });
-    }
-    if (made.type === "unknown" || made.type === "message")
-      expect(made.notification).toMatchObject({ bookingCode: null, listingId: null });
+    const { booking, listing } = made;
+    expect((booking ?? listing)?.status).toBe(made.status);
+    if (booking) expect(stay(booking).nights).toBe(3);
+    const ids = { bookingCode: booking?.bookingCode ?? null, listingId: listing?.listingId ?? null };
+    expect(made.notification).toMatchObject(ids);
   });
 
   it("is the first attempt of a first webhook event by default", () => {
@@ -125,20 +108,12 @@ describe("createTestEvent", () => {
       changed: true,
       decideBy: new Date("2026-07-03T10:00:00Z"),
     } as const;
-    const event = createTestEvent("booking.Request", {
-      ...fields,
-      booking: { bookingCode: "B7", guests: 2 },
-    });
+    const booking = { bookingCode: "B7", guests: 2 };
+    const event = createTestEvent("booking.Request", { ...fields, booking });
     expect(event).toMatchObject(fields);
     expect(event.notification).toBeUndefined();
-    expect(event.booking).toEqual({
-      bookingCode: "B7",
-      guests: 2,
-      listingId: expect.any(Number),
-      checkIn: "2026-07-15",
-      checkOut: "2026-07-18",
-      status: "Request",
-    });
+    const made = { checkIn: "2026-07-15", checkOut: "2026-07-18", listingId: expect.any(Number) };
+    expect(event.booking).toEqual({ ...booking, ...made, status: "Request" });
     const notification = { eventId: fields.eventId, timestamp: "2026-07-01T10:00:00Z", more: 1 };
     expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
   });
@@ -154,9 +129,8 @@ describe("createTestEvent", () => {
   });
 
   it("compares the record with previous", () => {
-    const booking = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
     const same = { checkIn: "2026-07-01", checkOut: "2026-07-04", listingId: 7 };
-    const of = (fields: object) => createTestEvent("booking.Confirmed", { booking, ...fields });
+    const of = (fields: object) => createTestEvent("booking.Confirmed", { booking: same, ...fields });
     expect(of({ previous: { status: "Request" } })).toMatchObject({
       previous: { ...same, status: "Request" },
       changes: { status: { from: "Request", to: "Confirmed" } },
@@ -204,12 +178,8 @@ describe("createTestEvent", () => {
   ])("refuses %s with %j", (type, fields, at) => {
     const refused = { name: "InvalidArgumentError", issues: [expect.objectContaining({ path: [at] })] };
     expect(() => make(type, fields)).toThrow(expect.objectContaining(refused));
-  });
-
-  it("names the known types", () => {
-    expect(() => make("booking.Confirmd")).toThrow(
-      /^type: must be one of .*booking\.Confirmed, .*unknown, or booking\.timer/,
-    );
+    if (at === "type")
+      expect(() => make(type)).toThrow(/^type: must be one of .*booking\.Confirmed, .*, or booking\.timer/);
   });
 });
 
@@ -255,11 +225,8 @@ describe("timers", () => {
     await webhooks.timers(`booking:${bookingCode}`).set("door-code", at);
     await webhooks.drain();
     const [real] = seen;
-    const made = make("booking.timer.door-code", {
-      booking: real!.booking,
-      timer: { at },
-      receivedAt: real!.receivedAt,
-    });
+    const { booking, receivedAt } = real!;
+    const made = make("booking.timer.door-code", { booking, timer: { at }, receivedAt });
     const plain = (event: WebhookEvent) => ({
       ...event,
       ...{ client: 0, signal: 0, atomically: 0, timers: Object.keys(event.timers ?? {}).sort() },
