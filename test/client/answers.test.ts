@@ -1,5 +1,5 @@
 import fc from "fast-check";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeEach, describe, expect, it } from "vitest";
 import { stay } from "../../src/models/dates.ts";
 import { seedOf } from "../system/random.ts";
 import {
@@ -19,7 +19,7 @@ import {
   clientOf,
   keepingLogger,
   type Platform,
-  platformUntilEnd,
+  platform,
   type Reply,
   rejection,
 } from "./support.ts";
@@ -33,8 +33,8 @@ const config = { isActive: true, endpoints: { bookings: "https://hooks.example/b
 
 let answer: Reply;
 let server: Platform;
-beforeAll(async () => {
-  server = await platformUntilEnd(() => answer);
+beforeEach(async () => {
+  server = await platform(() => answer);
 });
 
 /** Reads the record of a kind while the platform gives this answer. */
@@ -195,19 +195,6 @@ describe.each<Kind>(["booking", "listing", "config"])("the read of a %s", (kind)
       body: reply.json ?? reply.text,
     });
   });
-
-  it.each([{ success: false }, { error: 500 }, { error: { code: 500 }, data: {} }])(
-    "rejects with an APIError if a 2xx answer reports a failure, and does not retry: %j",
-    async (json) => {
-      const before = server.requests.length;
-      expect(await rejection(ask(kind, { json }))).toMatchObject({
-        name: "APIError",
-        status: 200,
-        body: json,
-      });
-      expect(server.requests).toHaveLength(before + 1);
-    },
-  );
 });
 
 describe("two records in one body", () => {

@@ -186,17 +186,11 @@ describe("nextPage", () => {
     expect(data).toEqual([row(1), row(2), row(3)]);
     expect(response.headers.get("x-page")).toBe("3");
     expect(body).toEqual({ data: [row(3)], page: 3, limit: 1 });
-    const pages = nextPage.mock.calls.map(([page]) => [page.query, page.response.headers.get("x-page")]);
-    expect(pages).toEqual([
-      [{}, "1"],
-      [{ page: 2 }, "2"],
-      [{ page: 3 }, "3"],
-    ]);
-    expect(server.requests.map(({ url, headers }) => [url, headers["x-a"]])).toEqual([
-      ["/v2/listings?status=Hidden&page=1", "b"],
-      ["/v2/listings?status=Hidden&page=2", "b"],
-      ["/v2/listings?status=Hidden&page=3", "b"],
-    ]);
+    const pages = nextPage.mock.calls.map(([page]) => [page.response.headers.get("x-page"), page.query.page]);
+    expect(pages).toEqual([["1", undefined], ...[2, 3].map((page) => [`${page}`, page])]);
+    expect(server.requests.map(({ url, headers }) => `${url} ${headers["x-a"]}`)).toEqual(
+      [1, 2, 3].map((page) => `/v2/listings?status=Hidden&page=${page} b`),
+    );
     expect(warnings).toEqual([]);
     expect(listFactsOf(data)).toEqual({ partial: false, invalid: 0 });
     // Another use of the same result sends nothing.
@@ -210,10 +204,10 @@ describe("nextPage", () => {
     [{}, [{}]],
     [{}, [{ page: 2 }, { page: "2" }]],
     [
-      {},
+      { limit: 2 },
       [
-        { a: 1, page: 2 },
         { page: 2, a: 1 },
+        { a: 1, page: 2 },
       ],
     ],
     [{}, [{ page: 2 }, { page: 3 }, { page: 2 }]],
@@ -271,14 +265,10 @@ describe("nextPage", () => {
 
   it("lets for await have the rows of each page before the next page is read, and end early", async () => {
     const server = await paged(3);
-    const seen: unknown[] = [];
+    const seen: string[] = [];
     for await (const { listingId } of listed(server, until(3)))
-      seen.push([listingId, server.requests.length]);
-    expect(seen).toEqual([
-      [1, 1],
-      [2, 2],
-      [3, 3],
-    ]);
+      seen.push(`${listingId} after ${server.requests.length}`);
+    expect(seen).toEqual(["1 after 1", "2 after 2", "3 after 3"]);
     for await (const { listingId } of listed(server, until(3))) if (listingId === 2) break;
     expect(server.requests).toHaveLength(5);
   });
@@ -293,12 +283,8 @@ describe("nextPage", () => {
       for await (const { listingId } of listed(server, until(3))) seen.push(listingId);
     };
     const error = await rejection(loop());
-    expect(error).toMatchObject({
-      name: "ResponseValidationError",
-      issues: [{ path: ["data", 0, "status"] }],
-      body: { page: 2 },
-      valid: [row(1), row(20), row(3)],
-    });
+    const issues = [{ path: ["data", 0, "status"] }];
+    expect(error).toMatchObject({ issues, body: { page: 2 }, valid: [row(1), row(20), row(3)] });
     expect(seen).toEqual([1, 20, 3]);
     expect(listFactsOf(error)).toEqual({ partial: false, invalid: 1 });
   });

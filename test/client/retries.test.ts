@@ -1,11 +1,9 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import { retryAfterMs } from "../../src/client/client-errors.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
+import { freePort } from "../support/server.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
@@ -182,10 +180,7 @@ describe("over a real connection", () => {
     expect(lost.message).toMatch(
       /^GET http:\/\/127\.0\.0\.1:\d+\/v2\/bookings\/A: connection lost \((UND_ERR_SOCKET|ECONNRESET)\)\.$/,
     );
-    const gone = createServer().listen(0, "127.0.0.1");
-    await once(gone, "listening");
-    const url = `http://127.0.0.1:${(gone.address() as AddressInfo).port}`;
-    await new Promise((resolve) => gone.close(resolve));
+    const url = `http://127.0.0.1:${await freePort()}`;
     const refused = await rejection(clientOf({ url, requests: [] }, { maxRetries: 0 }).bookings.get("A"));
     expect(refused).toMatchObject({ name: "ConnectionError", cause: { cause: { code: "ECONNREFUSED" } } });
     expect(refused.message).toBe(

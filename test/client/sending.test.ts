@@ -78,26 +78,7 @@ describe("each endpoint", () => {
 describe("a path", () => {
   const sent = fakeFetch([Response.json(booking)]);
   const client = new StayhookClient({ baseUrl: "https://h.example/api", accessToken, fetch: sent.fetch });
-  const odd = [
-    ".",
-    "..",
-    "/",
-    "%",
-    "2e",
-    "%2e",
-    "%2f",
-    "%5c",
-    "?",
-    "#",
-    "\\",
-    "\t",
-    "\n",
-    "@",
-    ":",
-    "//",
-    "x",
-    "\ud800",
-  ];
+  const odd = [...[".", "..", "2e", "%2e", "%2f", "%5c", "//", "\ud800"], ..."/%?#\\\t\n@:x"];
   const parts = fc.array(fc.constantFrom(...odd), { maxLength: 8 }).map((all) => all.join(""));
 
   /** Makes a call. Returns the URL that it has sent, or the path of the argument that it refuses. */

@@ -1,10 +1,9 @@
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
-import { afterAll, onTestFinished } from "vitest";
+import type { IncomingHttpHeaders, ServerResponse } from "node:http";
 import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
 import type { Logger } from "../../src/logger.ts";
 import type { Booking, Listing } from "../../src/models/records.ts";
+import { serve } from "../support/serve.ts";
 
 export interface Received {
   readonly method: string;
@@ -31,44 +30,21 @@ type Answering = (request: Received, index: number) => Reply | Promise<Reply>;
 
 /** Starts a server on loopback. It answers from a list, whose last entry repeats, or by a function. */
 export async function platform(answer: readonly Reply[] | Answering): Promise<Platform> {
-  const { close, ...started } = await startPlatform(answer);
-  onTestFinished(close);
-  return started;
-}
-
-/** Like {@link platform}, but closes the server after the last test of the file. */
-export async function platformUntilEnd(answer: readonly Reply[] | Answering): Promise<Platform> {
-  const { close, ...started } = await startPlatform(answer);
-  afterAll(close);
-  return started;
-}
-
-async function startPlatform(answer: readonly Reply[] | Answering): Promise<Platform & { close(): void }> {
   const requests: Received[] = [];
   const reply: Answering =
     typeof answer === "function" ? answer : (_, index) => answer[Math.min(index, answer.length - 1)] ?? {};
-  const server = createServer(async (incoming, response) => {
+  const url = await serve(async (incoming, response) => {
     let body = "";
     for await (const chunk of incoming) body += chunk;
     const { method = "", url = "", headers } = incoming;
-    const index = requests.push({ method, url, headers, body }) - 1;
-    const {
-      status = 200,
-      json,
-      text,
-      headers: sent = {},
-      raw,
-    } = await reply(requests[index] as Received, index);
+    const request = { method, url, headers, body };
+    const index = requests.push(request) - 1;
+    const { status = 200, json, text, headers: sent = {}, raw } = await reply(request, index);
     if (raw) return raw(response);
     response.writeHead(status, json === undefined ? sent : { "content-type": "application/json", ...sent });
     response.end(json === undefined ? text : JSON.stringify(json));
   });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  const close = (): void => {
-    server.closeAllConnections();
-    server.close();
-  };
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests, close };
+  return { url, requests };
 }
 
 export const accessToken = "tok_9f8e7d6c5b4a";
