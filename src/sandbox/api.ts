@@ -38,20 +38,14 @@ export interface SandboxRequest {
 /** A request by HTTP or `sandbox.fetch`. `body` is `undefined` if the request's body was too large. */
 type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
 
-export interface WireResponse {
+interface ApiResponse {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   /** The body. It is `undefined` if the answer has no body. */
   readonly text: string | undefined;
-}
-
-type ApiResponse = WireResponse & {
   /** Whether the connection breaks: halfway through the body, or before the headers if there is no body. */
   readonly cutOff: boolean;
-};
-
-/** Turns an answer of the platform into status, headers and text. */
-export type Render = (response: PlatformResponse) => WireResponse;
+}
 
 /** Answers requests as the platform's API, and applies the faults. */
 export interface Api {
@@ -65,7 +59,6 @@ const maxBodyBytes = 1_048_576;
 export function createApi(options: {
   readonly platform: Platform;
   readonly faults: FaultInjector;
-  readonly render: Render;
   readonly clock: Clock;
   readonly log: Log;
   /** Called after each answered request. */
@@ -82,13 +75,15 @@ export function createApi(options: {
       const receivedAt = new Date(clock.now());
       const strike = faults.strike(method, path.split("?", 1)[0] ?? "");
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
-      const { status, headers, text } = options.render(respond(platform, request, strike?.fault));
+      const { status, headers, body } = respond(platform, request, strike?.fault);
       const answered = { method, path, receivedAt, status, fault: strike?.fault };
       requests.add(answered);
       observe(answered);
       log.debug(`${method} ${path}: ${status}`);
       const cutOff = strike?.fault.cutOff === true;
-      return { status, headers: { "x-request-id": id, ...headers }, text, cutOff };
+      const type = body === undefined ? {} : { "content-type": "application/json" };
+      const text = body === undefined ? undefined : JSON.stringify(body);
+      return { status, headers: { "x-request-id": id, ...type, ...headers }, text, cutOff };
     },
     requests: (limit) => requests.list(limit),
   };
@@ -107,18 +102,6 @@ function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | 
     headers: { connection: "close" },
   };
 }
-
-/** Renders records and lists as plain JSON, and errors as `{ error }`. Answers DELETE with 204 and no body. */
-export const render: Render = ({ shape, status, body, headers }) => {
-  if (shape === "write" && body === undefined)
-    return { status: 204, headers: { ...headers }, text: undefined };
-  const isError = shape === "error" || shape === "no-config";
-  return {
-    status,
-    headers: { "content-type": "application/json", ...headers },
-    text: JSON.stringify(isError ? { error: body } : body),
-  };
-};
 
 /** The faults of the sandbox's API. You can change them at any time. */
 export interface SandboxFaults {

@@ -46,11 +46,10 @@ export interface PlatformRequest {
   readonly body: string;
 }
 
-/** An answer before it is rendered as JSON. This project's tests also render answers in other formats. */
+/** An answer. The API writes its body as JSON. */
 export interface PlatformResponse {
   readonly status: number;
   readonly headers?: Readonly<Record<string, string>> | undefined;
-  readonly shape: "write" | "config" | "no-config" | "booking" | "listing" | "listings" | "error";
   /** `undefined` for an answer without a body. */
   readonly body?: unknown;
 }
@@ -155,11 +154,10 @@ const routes = {
         )
       : writeConfig(call, 201),
   "PUT /v2/webhooks/config": (call) => (call.state.webhookConfig ? writeConfig(call, 200) : noConfig()),
-  "GET /v2/webhooks/config": ({ state }) =>
-    state.webhookConfig ? ok("config", state.webhookConfig) : { ...noConfig(), shape: "no-config" },
+  "GET /v2/webhooks/config": ({ state }) => (state.webhookConfig ? ok(state.webhookConfig) : noConfig()),
   "DELETE /v2/webhooks/config": deleteConfig,
   "PATCH /v2/webhooks/config/toggle": toggleConfig,
-  "GET /v2/listings": ({ state }) => ok("listings", state.listings.list()),
+  "GET /v2/listings": ({ state }) => ok(state.listings.list()),
   "GET /v2/listings/{listingId}": getListing,
   "GET /v2/bookings/{bookingCode}": getBooking,
 } satisfies Record<string, (call: Call) => PlatformResponse>;
@@ -222,21 +220,17 @@ function answer(state: PlatformState, request: PlatformRequest): PlatformRespons
   return endpoint.respond({ state, parameter, query: new URLSearchParams(query), body });
 }
 
-/** Makes an error answer with the body `{ code, message, issues? }`. */
+/** Makes an error answer with the body `{ error: { code, message, issues? } }`. */
 export function failure(
   status: number,
   code: string,
   message: string,
   issues?: readonly Issue[],
 ): PlatformResponse {
-  return { status, shape: "error", body: { code, message, ...(issues && { issues }) } };
+  return { status, body: { error: { code, message, ...(issues && { issues }) } } };
 }
 
-const ok = (shape: PlatformResponse["shape"], body: unknown): PlatformResponse => ({
-  status: 200,
-  shape,
-  body,
-});
+const ok = (body: unknown): PlatformResponse => ({ status: 200, body });
 
 const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
 
@@ -288,7 +282,7 @@ function writeConfig({ state, body }: Call, status: number): PlatformResponse {
   if (!success)
     return failure(400, "bad_request", "The body is not a webhook configuration.", toIssues(error.issues));
   state.webhookConfig = data;
-  return { status, shape: "write", body: data };
+  return { status, body: data };
 }
 
 function toggleConfig({ state, query }: Call): PlatformResponse {
@@ -299,21 +293,21 @@ function toggleConfig({ state, query }: Call): PlatformResponse {
     ]);
   if (!state.webhookConfig) return noConfig();
   state.webhookConfig = { ...state.webhookConfig, isActive: value === "true" };
-  return { status: 200, shape: "write", body: state.webhookConfig };
+  return ok(state.webhookConfig);
 }
 
 function deleteConfig({ state }: Call): PlatformResponse {
   if (!state.webhookConfig) return noConfig();
   state.webhookConfig = undefined;
-  return { status: 200, shape: "write" };
+  return { status: 204 };
 }
 
 function getListing({ state, parameter }: Call): PlatformResponse {
   const listing = /^\d+$/.test(parameter) ? state.listings.get(Number(parameter)) : undefined;
-  return listing ? ok("listing", listing) : failure(404, "not_found", "There is no such listing.");
+  return listing ? ok(listing) : failure(404, "not_found", "There is no such listing.");
 }
 
 function getBooking({ state, parameter }: Call): PlatformResponse {
   const booking = state.bookings.get(parameter);
-  return booking ? ok("booking", booking) : failure(404, "not_found", "There is no such booking.");
+  return booking ? ok(booking) : failure(404, "not_found", "There is no such booking.");
 }

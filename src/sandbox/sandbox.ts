@@ -9,8 +9,6 @@ import {
   createApi,
   createFaults,
   isLoopbackHost,
-  type Render,
-  render,
   type SandboxFaults,
   type SandboxRequest,
   serve,
@@ -174,15 +172,12 @@ export interface Sandbox {
  * ```
  */
 export function createSandbox(options: SandboxOptions = {}): Sandbox {
-  return createSandboxWith(options, render);
+  return createSandboxWith(options);
 }
 
-/**
- * Makes a sandbox for this project's tests, which render the API's answers in other formats, and for the command
- * line, which keeps the state in a file.
- */
-export function createSandboxWith(options: SandboxOptions, rendered: Render, keeper?: StateKeeper): Sandbox {
-  return new InMemorySandbox(readOptions(options), rendered, keeper);
+/** Makes a sandbox for the command line, which keeps the state in a file. */
+export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper): Sandbox {
+  return new InMemorySandbox(readOptions(options), keeper);
 }
 
 /** Keeps the bookings, the listings and the webhook configuration for a later sandbox. */
@@ -223,7 +218,7 @@ class InMemorySandbox implements Sandbox {
   #server: Listening | undefined;
   #closed: Promise<void> | undefined;
 
-  constructor(settings: SandboxSettings, rendered: Render, keeper: StateKeeper | undefined) {
+  constructor(settings: SandboxSettings, keeper: StateKeeper | undefined) {
     const { seed, accessToken, log, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
@@ -250,7 +245,6 @@ class InMemorySandbox implements Sandbox {
     this.#api = createApi({
       platform,
       faults,
-      render: rendered,
       clock,
       log,
       observe: (request) => observe({ kind: "request", ...request }),

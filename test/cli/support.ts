@@ -13,10 +13,9 @@ import {
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
-import type { Sandbox } from "stayhook/testing";
+import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
 import { expect, onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/cli.ts";
-import { createProfiledSandbox } from "../support/answers/sandbox.ts";
 import { serve } from "../support/serve.ts";
 import { freePort } from "../support/server.ts";
 
@@ -85,11 +84,11 @@ function sink(isTTY: boolean) {
 }
 
 /** Starts a sandbox. Returns it with the environment variables that make a command use it. */
-export async function platform(options: Parameters<typeof createProfiledSandbox>[0] = {}): Promise<{
+export async function platform(options: SandboxOptions = {}): Promise<{
   readonly sandbox: Sandbox;
   readonly env: Readonly<Record<string, string>>;
 }> {
-  const sandbox = createProfiledSandbox({ seed: 1, accessToken: "t0p-s3cret-token", ...options });
+  const sandbox = createSandbox({ seed: 1, accessToken: "t0p-s3cret-token", ...options });
   await sandbox.listen();
   onTestFinished(() => sandbox.close());
   return {

@@ -265,9 +265,9 @@ describe("listings and booking", () => {
     ] as const)
       expect((await cli(line, { env })).stdout).toMatch(out);
 
-    const paged = await platform({ profile: { paging: "more", lists: "data" } });
-    await paged.sandbox.listings.create({ listingId: 1, listingName: "A", status: "Hidden" });
-    const { code, stdout, stderr } = await cli("listings", { env: paged.env });
+    const data = [{ listingId: 1, listingName: "A", status: "Hidden" }];
+    const url = await serve((_, response) => void response.end(JSON.stringify({ data, hasMore: true })));
+    const { code, stdout, stderr } = await cli("listings", { env: { ...env, STAYHOOK_BASE_URL: url } });
     expect({ code, stdout }).toEqual({ code: 0, stdout: "1\tHidden\tA\n" });
     expect(stderr).toMatch(/^stayhook: the list of listings may be incomplete: .* hints at more pages/);
   });

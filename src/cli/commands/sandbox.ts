@@ -1,6 +1,5 @@
 import { StayhookClient } from "../../client/client.ts";
 import { parseDuration } from "../../duration.ts";
-import { render } from "../../sandbox/api.ts";
 import type { SandboxObservation } from "../../sandbox/options.ts";
 import { createSandboxWith, type Sandbox } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
@@ -137,7 +136,7 @@ time without a unit is in ms.`,
       delivery: deliveryOf(invocation),
       observe: (event: SandboxObservation) => tell(out, event),
     };
-    const made = createSandboxWith(options, render, file === undefined ? undefined : fileKeeper(file));
+    const made = createSandboxWith(options, file === undefined ? undefined : fileKeeper(file));
     if (flag("demo")) await addDemo(made);
     await listen(made, { port, host: text("host") });
     try {
