@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { expect, type TestContext, vi } from "vitest";
 import { StayhookClient } from "../../../src/index.ts";
-import { tcpProxy, through } from "../../support/tcp-proxy.ts";
+import { createProxy } from "../../stores/every/proxy.ts";
 import { watchedPlatform } from "./platform.ts";
 import { ExampleProcess } from "./process.ts";
 
@@ -29,8 +29,7 @@ export async function proveEngine(
 ): Promise<void> {
   const platform = await watchedPlatform(onTestFinished);
   const { sandbox } = platform;
-  const way = await tcpProxy(server);
-  onTestFinished(() => way.close());
+  const way = await createProxy(server, onTestFinished);
   let output = "";
   const processes = [0, 1].map(
     () =>
@@ -43,7 +42,7 @@ export async function proveEngine(
           PORT: "0",
           MAX_ATTEMPTS: "2",
           RETRY_SECONDS: "2",
-          ...env(through(way, server)),
+          ...env(way.url),
         },
         (text) => {
           output += text;

@@ -26,7 +26,11 @@ export interface FaultyProxy {
   loseAnswer(nth: number): { readonly lost: Promise<boolean>; forget(): void };
 }
 
-export async function createProxy(target: string): Promise<FaultyProxy> {
+/** @param onEnd - registers a function to call at the end of the test. A concurrent test has its own */
+export async function createProxy(
+  target: string,
+  onEnd: (end: () => void) => void = onTestFinished,
+): Promise<FaultyProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
   let connections = 0;
@@ -79,7 +83,7 @@ export async function createProxy(target: string): Promise<FaultyProxy> {
   const endAll = (): void => {
     for (const socket of sockets) socket.destroy();
   };
-  onTestFinished(() => {
+  onEnd(() => {
     server.close();
     endAll();
   });

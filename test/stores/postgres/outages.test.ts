@@ -3,7 +3,8 @@ import { inspect } from "node:util";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
-import { type OwnPostgres, startOwnPostgres } from "../../support/postgres-server.ts";
+import { startOwnPostgres } from "../../support/postgres-server.ts";
+import type { OwnServer } from "../../support/server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
@@ -80,17 +81,17 @@ test.skipIf(url === undefined)("a listening connection ends with its last subscr
 });
 
 describePostgres("on a server that is restarted", () => {
-  let server: OwnPostgres | undefined;
+  let server: OwnServer | undefined;
   beforeAll(async () => {
     server = await startOwnPostgres();
   }, 120_000);
   afterAll(() => server?.close());
 
-  test.each(["fast", "immediate"] as const)(
-    "after a stop in mode %s, calls reject, and no event with an answered add is lost",
+  test.each(["stop", "kill"] as const)(
+    "after a %s, calls reject, and no event with an answered add is lost",
     { timeout: 120_000 },
     async (mode) => {
-      const store = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
+      const store = postgresStore({ connectionString: server!.url, schema: `restart_${mode}` });
       const woken = vi.fn();
       store.subscribe?.(woken);
       await store.migrate();
@@ -110,7 +111,7 @@ describePostgres("on a server that is restarted", () => {
         }
       })();
       await vi.waitFor(() => expect(answered.length).toBeGreaterThan(20), 20_000);
-      await server!.stop(mode);
+      await server![mode]();
       await vi.waitFor(() => expect(refused).toBeGreaterThan(0), 20_000);
       await server!.start();
       const before = answered.length;
@@ -120,7 +121,7 @@ describePostgres("on a server that is restarted", () => {
       const kept = new Set((await store.list({ limit: 100_000 })).map(({ eventId }) => eventId));
       expect(answered.filter((eventId) => !kept.has(eventId))).toEqual([]);
       // The store listens again, so it gets notifications from another process.
-      const other = postgresStore({ connectionString: server!.connectionString, schema: `restart_${mode}` });
+      const other = postgresStore({ connectionString: server!.url, schema: `restart_${mode}` });
       woken.mockClear();
       await other.add(eventOf());
       await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);

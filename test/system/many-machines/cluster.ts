@@ -1,12 +1,11 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { appendFileSync, mkdtempSync, rmSync } from "node:fs";
+import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { onTestFinished, type TestContext, vi } from "vitest";
-import type { WorkerPlace } from "../../stores/every/stores.ts";
+import { type TestContext, vi } from "vitest";
 import { History } from "./history.ts";
 import type { MachineOptions } from "./machine.ts";
 
@@ -25,55 +24,30 @@ export interface Machine {
 
 /** Several processes on one store. All of them log their actions to one file. The processes end with the test. */
 export class Cluster {
-  readonly #place: WorkerPlace;
-  readonly #log: string;
-  readonly #history: History;
-  readonly #leaseDuration: number;
-  readonly #work: number;
+  readonly #options: Omit<MachineOptions, "role" | "log" | "ahead">;
+  readonly #directory = mkdtempSync(join(tmpdir(), "stayhook-machines-"));
+  readonly #log = join(this.#directory, "log");
   readonly #machines = new Set<Machine>();
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 64 });
 
-  /**
-   * Times are in ms.
-   *
-   * @param context - context of a concurrent test
-   */
-  constructor(
-    place: WorkerPlace,
-    options: { readonly leaseDuration: number; readonly work: number },
-    { onTestFinished: finish }: Pick<TestContext, "onTestFinished"> = { onTestFinished },
-  ) {
-    this.#place = place;
-    this.#leaseDuration = options.leaseDuration;
-    this.#work = options.work;
-    const directory = mkdtempSync(join(tmpdir(), "stayhook-machines-"));
-    this.#log = join(directory, "log");
-    this.#history = new History(this.#log);
-    finish(() => {
+  constructor(options: Omit<MachineOptions, "role" | "log" | "ahead">, { onTestFinished }: TestContext) {
+    this.#options = options;
+    appendFileSync(this.#log, "");
+    onTestFinished(() => {
       this.#agent.destroy();
       for (const { child } of this.#machines) child.kill("SIGKILL");
-      this.#history.close();
-      rmSync(directory, { recursive: true, force: true });
+      rmSync(this.#directory, { recursive: true, force: true });
     });
   }
 
   get history(): History {
-    this.#history.readOn();
-    return this.#history;
+    return new History(readFileSync(this.#log, "latin1"));
   }
 
-  /**
-   * @param ahead - how far the clock is ahead of the clocks of the other machines, in ms
-   * @param place - another address of the same store, such as a proxy
-   */
-  async start(role: MachineOptions["role"], { ahead = 0, place = this.#place } = {}): Promise<Machine> {
-    const options = { role, place, log: this.#log, ahead } as const;
-    const args = {
-      ...options,
-      leaseDuration: this.#leaseDuration,
-      work: this.#work,
-    } satisfies MachineOptions;
-    const child = fork(program, [JSON.stringify(args)], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
+  /** @param ahead - how far the clock is ahead of the clocks of the other machines, in ms */
+  async start(role: MachineOptions["role"], ahead = 0): Promise<Machine> {
+    const options: MachineOptions = { ...this.#options, role, log: this.#log, ahead };
+    const child = fork(program, [JSON.stringify(options)], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
     const ended = once(child, "exit").then(([code]) => {
       throw new Error(`a ${role} process ended by itself, with ${code}`);
     });
@@ -88,20 +62,12 @@ export class Cluster {
   post({ port }: Machine, eventId: string, bookingCode: string): Promise<number> {
     const body = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp: "2026-03-01T10:00:00Z" });
     return new Promise((resolve) => {
-      const sent = request(
-        {
-          port,
-          host: "127.0.0.1",
-          method: "POST",
-          agent: this.#agent,
-          headers: { "content-length": body.length },
-        },
-        (response) => {
-          response.resume().once("end", () => resolve(response.statusCode ?? 0));
-        },
-      );
-      sent.once("error", () => resolve(0));
-      sent.end(body);
+      request({ port, host: "127.0.0.1", method: "POST", agent: this.#agent })
+        .once("response", (response) =>
+          response.resume().once("end", () => resolve(response.statusCode ?? 0)),
+        )
+        .once("error", () => resolve(0))
+        .end(body);
     });
   }
 
@@ -141,21 +107,13 @@ export class Cluster {
   }
 }
 
-export interface Sent {
-  readonly eventId: string;
-  readonly bookingCode: string;
-}
-
-export const eventOf = (bookingCode: string): Sent => ({ eventId: randomUUID(), bookingCode });
+export const eventOf = (bookingCode: string) => ({ eventId: randomUUID(), bookingCode });
 
 /** Runs the items in order, `atOnce` at a time. */
 export async function inTurns<T>(items: readonly T[], atOnce: number, run: (item: T) => Promise<void>) {
-  let next = 0;
+  const rest = items.values();
   const runner = async () => {
-    while (next < items.length) {
-      const item = items[next++] as T;
-      await run(item);
-    }
+    for (const item of rest) await run(item);
   };
   await Promise.all(Array.from({ length: atOnce }, runner));
 }
