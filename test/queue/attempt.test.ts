@@ -70,25 +70,6 @@ describe("a failed callback", () => {
     ]);
   });
 
-  test("does not stop the process or the queue, whatever it throws", async () => {
-    const hostile = new (class extends Error {
-      override get message(): string {
-        throw new Error("in the getter");
-      }
-    })();
-    const thrown = [undefined, null, 0, "text", Symbol("s"), {}, Object.create(null), hostile, 10n];
-    const { store } = await startedQueue(
-      thrown.map((_, n) => String(n)),
-      {
-        maxAttempts: 1,
-        work: ({ eventId }) => {
-          throw thrown[Number(eventId)];
-        },
-      },
-    );
-    expect(await store.counts()).toMatchObject({ parked: thrown.length });
-  });
-
   test("uses the default wait if the backoff returns no wait or throws", () => {
     const throws = () => {
       throw new Error("in backoff");
@@ -122,34 +103,14 @@ describe("a failed callback", () => {
   });
 });
 
-test.each([
-  {
-    what: "follows the backoff if one record is unreadable",
-    result: outOfReach(),
-    backoff: HOUR,
-    wait: HOUR,
-  },
-  {
-    what: "is Retry-After if it is longer",
-    result: outOfReach(10 * MINUTE),
-    backoff: SECOND,
-    wait: 10 * MINUTE,
-  },
-  {
-    what: "is a minute at most in a pause, but Retry-After",
-    result: outOfReach(1),
-    backoff: HOUR,
-    wait: MINUTE,
-  },
-  {
-    what: "is 15 minutes at most if Retry-After is a day",
-    result: outOfReach(DAY),
-    backoff: 1,
-    wait: 15 * MINUTE,
-  },
-  { what: "is 5 years at most after a failure", result: callbackFailed, backoff: 1e300, wait: 1826 * DAY },
-  { what: "is 5 years at most in an outage", result: outOfReach(), backoff: 1e300, wait: 1826 * DAY },
-])("the wait $what", async ({ result, backoff, wait }) => {
+test.each<[what: string, result: WorkResult<never>, backoff: number, wait: number]>([
+  ["follows the backoff if one record is unreadable", outOfReach(), HOUR, HOUR],
+  ["is Retry-After if it is longer", outOfReach(10 * MINUTE), SECOND, 10 * MINUTE],
+  ["is a minute at most in a pause, but Retry-After", outOfReach(1), HOUR, MINUTE],
+  ["is 15 minutes at most if Retry-After is a day", outOfReach(DAY), 1, 15 * MINUTE],
+  ["is 5 years at most after a failure", callbackFailed, 1e300, 1826 * DAY],
+  ["is 5 years at most in an outage", outOfReach(), 1e300, 1826 * DAY],
+])("the wait %s", async (_, result, backoff, wait) => {
   const { queue, add, store, observed } = queueOf({
     work: () => result,
     backoff: () => backoff,
@@ -161,33 +122,22 @@ test.each([
   expect(observed.at(-1)).toMatchObject({ kind: "failed", retryIn: wait });
 });
 
-describe("the platform out of reach", () => {
-  test("does not count as an attempt, and parks the event after giveUpAfter", async () => {
-    const { store, ran } = await startedQueue(["a"], { work: () => outOfReach(), maxAttempts: 3 });
-    await advance(3 * DAY - MINUTE);
-    expect(await store.get("a")).toMatchObject({ state: "retrying", attempts: 0, reason: "unavailable" });
-    expect(ran.length).toBeGreaterThan(10);
-    await advance(2 * MINUTE);
-    expect(await store.get("a")).toMatchObject({ state: "parked", reason: "unavailable" });
+test("an unreachable record is delayed alone, and a new notification of the record is due at once", async () => {
+  let down = true;
+  const { store, ran, add } = await startedQueue(["bad"], {
+    work: ({ ref }) => (down && ref === "booking:bad" ? outOfReach() : done),
+    backoff: () => HOUR,
   });
-
-  test("delays the record alone, and a new notification of the record is due at once", async () => {
-    let down = true;
-    const { store, ran, add } = await startedQueue(["bad"], {
-      work: ({ ref }) => (down && ref === "booking:bad" ? outOfReach() : done),
-      backoff: () => HOUR,
-    });
-    await add("good");
-    await advance(0);
-    expect(ran).toEqual(["bad", "good"]);
-    down = false;
-    await advance(MINUTE);
-    expect(ran.length).toBe(2);
-    await store.add(eventOf("second", "booking:bad"));
-    await advance(0);
-    expect(ran.slice(2)).toEqual(["second"]);
-    expect(await store.counts()).toMatchObject({ done: 2, retrying: 1 });
-  });
+  await add("good");
+  await advance(0);
+  expect(ran).toEqual(["bad", "good"]);
+  down = false;
+  await advance(MINUTE);
+  expect(ran.length).toBe(2);
+  await store.add(eventOf("second", "booking:bad"));
+  await advance(0);
+  expect(ran.slice(2)).toEqual(["second"]);
+  expect(await store.counts()).toMatchObject({ done: 2, retrying: 1 });
 });
 
 describe("the attempt's time", () => {
@@ -221,17 +171,11 @@ describe("the attempt's time", () => {
     answered();
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(done)));
   };
-  test.each([
-    { what: "counts at once if the callback ends at its signal", work: obedient, after: 1, attempts: 1 },
-    { what: "is an outage if the platform has not answered", work: never, after: 4, attempts: 0 },
-    {
-      what: "counts without a record, which needs no platform",
-      ref: null,
-      work: never,
-      after: 4,
-      attempts: 1,
-    },
-  ])("that is over $what", async ({ work, ref, after, attempts }) => {
+  test.each<[what: string, work: TestWork, ref: string | null, after: number, attempts: number]>([
+    ["counts at once if the callback ends at its signal", obedient, "booking:a", 1, 1],
+    ["is an outage if the platform has not answered", never, "booking:a", 4, 0],
+    ["counts without a record, which needs no platform", never, null, 4, 1],
+  ])("that is over %s", async (_, work, ref, after, attempts) => {
     const { queue, store, observed } = queueOf({ attemptTimeout: SECOND, work });
     await store.add(eventOf("a", ref));
     queue.start();

@@ -214,17 +214,6 @@ describe("a lease", () => {
     expect([ran, kinds()]).toEqual([["a"], ["done"]]);
   });
 
-  test("of a dead process ends, and its event is taken over then", async () => {
-    const { queue, add, store, ran } = queueOf();
-    await add("a");
-    await store.claim({ limit: 1, leaseDuration: 30 * SECOND });
-    queue.start();
-    await advance(29 * SECOND);
-    expect(ran).toEqual([]);
-    await advance(SECOND);
-    expect(ran).toEqual(["a"]);
-  });
-
   test.each([
     [30 * SECOND, 27 * SECOND],
     [6 * SECOND, 4 * SECOND],

@@ -25,15 +25,10 @@ const noSubscription = { subscribe: () => undefined };
 
 describe("concurrency", () => {
   test.each([
-    {
-      what: "is a maximum, and each free slot is filled",
-      concurrency: 4,
-      refOf: (n: number) => `booking:${n}`,
-      most: 4,
-    },
-    { what: "is one for a record", concurrency: 10, refOf: () => "booking:x", most: 1 },
-    { what: "allows events without a record side by side", concurrency: 2, refOf: () => null, most: 2 },
-  ])("$what", async ({ concurrency, refOf, most }) => {
+    ["is a maximum, and each free slot is filled", 4, (n: number) => `booking:${n}`, 4],
+    ["is one for a record", 10, () => "booking:x", 1],
+    ["allows events without a record side by side", 2, () => null, 2],
+  ])("%s", async (_, concurrency, refOf, most) => {
     let [running, seen] = [0, 0];
     const { queue, store, ran } = queueOf({
       concurrency,

@@ -1,7 +1,7 @@
-import { createWebhookHandler, forwardTo, type Observation, type Telemetry } from "stayhook";
+import { createWebhookHandler, forwardTo, memoryStore, type Observation, type Telemetry } from "stayhook";
 import type { NewEvent } from "stayhook/store";
 import { describe, expect, test, vi } from "vitest";
-import { never } from "../queue/support.ts";
+import { alteredStore, failing, never, sleep } from "../queue/support.ts";
 import {
   advance,
   clientOf,
@@ -176,6 +176,18 @@ describe("a telemetry that fails costs no event", () => {
         "`process` failed: Error: the telemetry function did not call `run` within 1000 ms",
       ),
     ]);
+  });
+
+  test("a failure of the store rejects no promise that nobody handles", async () => {
+    const unhandled = vi.fn();
+    process.on("unhandledRejection", unhandled);
+    const store = alteredStore(memoryStore(), { add: failing() });
+    const { deliver } = handlerOf({ store, telemetry: passing });
+    expect((await deliver(notificationOf())).status).toBe(503);
+    vi.useRealTimers();
+    await sleep(5);
+    process.off("unhandledRejection", unhandled);
+    expect(unhandled).not.toHaveBeenCalled();
   });
 
   test("an attempt runs once, whatever process makes of it", async () => {

@@ -125,7 +125,10 @@ function stringify(value: unknown): string | undefined {
   }
 }
 
-/** Makes the claim that a store would return. The lease is empty, because the user's own queue locks the event. */
+/**
+ * Makes the claim that a store would return. Without a previous snapshot, each record counts as changed, so that the
+ * callback runs even with `skipUnchanged`. The lease is empty, because the user's own queue locks the event.
+ */
 function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
   const now = Date.now();
   return {
@@ -135,8 +138,7 @@ function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
     attempts: attempt,
     outages: 0,
     outageFor: 0,
-    // A replayed event always runs its callback, even with `skipUnchanged`.
-    replayed: true,
+    replayed: false,
     previous: undefined,
     sequence: 0,
     lease: "",

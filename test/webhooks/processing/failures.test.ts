@@ -107,21 +107,6 @@ describe("a platform that is out of reach", () => {
     expect((await webhooks.health()).state).toBe("running");
   });
 
-  test("an expired token parks nothing over night", async () => {
-    let expired = true;
-    const { deliver, platform, store } = handlerOf();
-    for (let n = 0; n < 5; n += 1)
-      platform.answer(`B${n}`, () =>
-        expired ? { status: 401 } : { status: 200, body: { bookingCode: `B${n}`, status: "Confirmed" } },
-      );
-    for (let n = 0; n < 5; n += 1) await deliver(notificationOf({ bookingCode: `B${n}` }));
-    await advance(8 * HOUR);
-    expect(await store.counts()).toMatchObject({ parked: 0, done: 0 });
-    expired = false;
-    await advance(120_000);
-    expect(await store.counts()).toMatchObject({ parked: 0, done: 5 });
-  }, 20_000);
-
   test("for longer than giveUpAfter, the event is parked as unavailable", async () => {
     const { event } = await failing({ status: 503 }, { giveUpAfter: HOUR });
     await advance(HOUR - 60_000);
