@@ -10,6 +10,15 @@ export function idleTimer(callback: () => void, ms: number): Timer {
   return timer;
 }
 
+/** Node's own function, also while a test fakes timers. It is `undefined` in runtimes that do not have it. */
+const setImmediate = globalThis.setImmediate as typeof globalThis.setImmediate | undefined;
+
+/** Calls back when the event loop has read the sockets, or at the end of this turn in a runtime without `setImmediate`. */
+export function inNextTurn(callback: () => void): void {
+  if (setImmediate) setImmediate(callback);
+  else queueMicrotask(callback);
+}
+
 /** A timer that can be set again: the new time replaces the old time. Does not keep a Node process alive. */
 export class Alarm {
   readonly #ring: () => void;

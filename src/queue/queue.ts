@@ -1,4 +1,4 @@
-import { idleTimer, withTimeout } from "../async.ts";
+import { idleTimer, inNextTurn, withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
@@ -23,6 +23,9 @@ const GIVE_BACK = 5000;
 const RENEWALS = 3;
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
+
+/** From this many running attempts on, several usually end in one turn of the event loop. */
+const MANY = 8;
 
 const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
@@ -66,6 +69,7 @@ export class Queue<Tx> {
   readonly #claiming = new Set<Promise<void>>();
   /** Resolves at the next change of the fields above, and when an event may be due. */
   #changed = Promise.withResolvers<void>();
+  #isChanging = false;
   /** Counts the ends of attempts. The next event of a record may be due after an end. */
   #endings = 0;
   #started = false;
@@ -433,9 +437,17 @@ export class Queue<Tx> {
     this.#change();
   }
 
+  /** Resolves `#changed`. While many attempts run, waits for the next turn: the attempts that end until then share a claim. */
   #change(): void {
-    const { resolve } = this.#changed;
-    this.#changed = Promise.withResolvers();
-    resolve();
+    if (this.#isChanging) return;
+    this.#isChanging = true;
+    const tell = (): void => {
+      this.#isChanging = false;
+      const { resolve } = this.#changed;
+      this.#changed = Promise.withResolvers();
+      resolve();
+    };
+    if (this.#running.size < MANY) tell();
+    else inNextTurn(tell);
   }
 }
