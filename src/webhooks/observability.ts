@@ -80,12 +80,9 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
   switch (event.kind) {
     case "failed": {
       const next = `The next attempt is in ${readableDuration(event.retryIn)}`;
-      writeTrouble(
-        event,
-        log,
-        "warn",
-        `attempt ${event.attempt} at ${nameOf(event)} failed (${event.reason}). ${next}`,
-      );
+      // An attempt that could not reach the platform does not count, so its number stays the same.
+      const attempt = event.reason === "unavailable" ? "an attempt" : `attempt ${event.attempt}`;
+      writeTrouble(event, log, "warn", `${attempt} at ${nameOf(event)} failed (${event.reason}). ${next}`);
       break;
     }
     case "parked":

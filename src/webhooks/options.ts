@@ -5,6 +5,7 @@ import { problemWithTelemetry } from "../client/client-options.ts";
 import type { Logger } from "../logger.ts";
 import { isObject } from "../models/is-object.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import { nearest } from "../option-names.ts";
 import {
   abortSignal,
   callable,
@@ -183,7 +184,9 @@ const onSchema = () =>
     if (!isObject(on)) return context.addIssue("must be an object of callbacks");
     for (const [type, callback] of Object.entries(on)) {
       if (!ON.includes(type) && !TimerRules.isKey(type)) {
-        const message = `is not a type of event. The types are ${ON.join(", ")}, and booking.timer.<name> and listing.timer.<name>`;
+        const near = TimerRules.nameIn(type) === undefined ? nearest(type, ON) : undefined;
+        const hint = near === undefined ? "." : `; did you mean ${near}?`;
+        const message = `is not a type of event${hint} The types are ${ON.join(", ")}, and booking.timer.<name> and listing.timer.<name>`;
         context.addIssue({ code: "custom", path: [type], message });
       } else if (callback !== undefined && typeof callback !== "function")
         context.addIssue({ code: "custom", path: [type], message: "must be a function" });

@@ -54,6 +54,16 @@ describe("bad options", () => {
   });
 
   test.each([
+    [
+      "booking.Confirmd",
+      /^on\.booking\.Confirmd: is not a type of event; did you mean booking\.Confirmed\? The types are/,
+    ],
+    ["guest", /^on\.guest: is not a type of event\. The types are/],
+  ])("an unknown key of `on`, %s, gets the nearest type", (key, message) => {
+    expect(() => createWebhookHandler({ ...good(), on: { [key]: () => {} } } as never)).toThrow(message);
+  });
+
+  test.each([
     ["drain", { timeout: "5" }, "timeout"],
     ["drain", { timeout: -1 }, "timeout"],
     ["drain", { timeout: Number.NaN }, "timeout"],

@@ -46,6 +46,10 @@ describe("by default, the console gets", () => {
         /requests to the platform fail\. The next request is in \d(\.\d)? s\. .*AuthenticationError: GET .* was answered with 401/,
       ),
     );
+    // The attempt does not count, so the line gives it no number.
+    expect(lines(warned)).toContainEqual(
+      expect.stringMatching(/^stayhook: an attempt at event .* failed \(unavailable\)/),
+    );
     platform.booking("A1", "Confirmed");
     await advance(5000);
     expect(lines(warned)).toContain("stayhook: the platform answers again. Processing continues");
