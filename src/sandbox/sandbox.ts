@@ -150,6 +150,9 @@ export interface Sandbox {
 
   /** Stops the server, aborts deliveries in flight, and discards waiting deliveries. A second call is safe. */
   close(): Promise<void>;
+
+  /** Calls {@link close}, so that `await using` closes the sandbox. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 /**
@@ -373,6 +376,10 @@ class InMemorySandbox implements Sandbox {
   close(): Promise<void> {
     this.#closed ??= this.#stop();
     return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
   }
 
   async #stop(): Promise<void> {

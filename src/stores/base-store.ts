@@ -145,6 +145,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   ): Promise<Sliced<number>>;
   protected abstract doCounts(): Promise<Record<EventState, number>>;
   protected abstract doOldestWaiting(): Promise<number | undefined>;
+  protected abstract doScheduledDue(): Promise<number>;
   /** Returns when the newest webhook event that is still there was recorded, epoch ms. */
   protected abstract doLastReceivedAt(): Promise<number | undefined>;
   /**
@@ -280,6 +281,11 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async oldestWaiting(): Promise<number | undefined> {
     this.assertOpen();
     return this.doOldestWaiting();
+  }
+
+  async scheduledDue(): Promise<number> {
+    this.assertOpen();
+    return this.doScheduledDue();
   }
 
   async lastReceivedAt(): Promise<Date | undefined> {

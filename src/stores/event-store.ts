@@ -372,6 +372,12 @@ export interface EventStore<Tx = never> {
    */
   oldestWaiting(): Promise<number | undefined>;
 
+  /**
+   * Resolves to the number of scheduled events that are due. They wait, so that they count toward the handler's
+   * `maxBacklog`. Without this method, they count from their first claim on.
+   */
+  scheduledDue?(): Promise<number>;
+
   /** Resolves to the time at which the last webhook event was recorded. Pruning and erasing do not change it. */
   lastReceivedAt(): Promise<Date | undefined>;
 

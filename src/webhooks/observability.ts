@@ -234,8 +234,8 @@ export class SafeTelemetry {
 
   watch(store: StoreCounts): void {
     const waiting = async (): Promise<WaitingEvents> => {
-      const { counts, oldestWaitingAge: oldestAge = 0 } = await store.read();
-      return { waiting: counts.pending + counts.retrying, oldestAge, parked: counts.parked };
+      const { counts, scheduledDue, oldestWaitingAge: oldestAge = 0 } = await store.read();
+      return { waiting: counts.pending + counts.retrying + scheduledDue, oldestAge, parked: counts.parked };
     };
     this.#stopWatching = this.#call("watch", () => this.#telemetry?.watch?.(waiting));
   }

@@ -9,17 +9,21 @@ const RENEW = 500;
 /** How many events a store has, and how long the oldest of them waits. */
 export interface CountsReading {
   readonly counts: Record<EventState, number>;
+  /** How many of the scheduled events are due. They wait, too. */
+  readonly scheduledDue: number;
   /** ms; `undefined` if no event waits. */
   readonly oldestWaitingAge: number | undefined;
 }
 
+type Counted = Pick<EventStore<never>, "counts" | "oldestWaiting" | "scheduledDue">;
+
 /** Reads the counts of a store, once for all who need them: the backlog limit, the gauges of telemetry, and health. */
 export class StoreCounts {
-  readonly #store: Pick<EventStore<never>, "counts" | "oldestWaiting">;
+  readonly #store: Counted;
   #last: (CountsReading & { readonly at: number }) | undefined;
   #reading: Promise<CountsReading> | undefined;
 
-  constructor(store: Pick<EventStore<never>, "counts" | "oldestWaiting">) {
+  constructor(store: Counted) {
     this.#store = store;
   }
 
@@ -48,11 +52,12 @@ export class StoreCounts {
   async #readNow(): Promise<CountsReading> {
     const at = performance.now();
     const [counts, oldestWaitingAge] = await Promise.all([this.#store.counts(), this.#store.oldestWaiting()]);
-    this.#last = { at, counts, oldestWaitingAge };
+    const scheduledDue = counts.scheduled > 0 ? ((await this.#store.scheduledDue?.()) ?? 0) : 0;
+    this.#last = { at, counts, scheduledDue, oldestWaitingAge };
     return this.#last;
   }
 }
 
-function sum({ counts: { pending, processing, retrying } }: CountsReading): number {
-  return pending + processing + retrying;
+function sum({ counts: { pending, processing, retrying }, scheduledDue }: CountsReading): number {
+  return pending + processing + retrying + scheduledDue;
 }

@@ -93,6 +93,15 @@ describe("listen", () => {
     }
   });
 
+  it("ends with the block of `await using`", async () => {
+    let url: string;
+    {
+      await using sandbox = createSandbox();
+      ({ url } = await sandbox.listen());
+    }
+    await expect(fetch(url)).rejects.toThrow(TypeError);
+  });
+
   it("is required before url, and then resolves to a URL with a free loopback port", async () => {
     const sandbox = createSandbox();
     onTestFinished(() => sandbox.close());

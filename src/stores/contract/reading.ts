@@ -37,6 +37,21 @@ export const reading: Cases = {
     equal("counts()", await bench.store.counts(), expected);
   },
 
+  "scheduledDue counts the scheduled events that are due": async ({ store, add, claimOne, done, sleep }) => {
+    if (store.scheduledDue === undefined) return;
+    equal("scheduledDue() in an empty store", await store.scheduledDue(), 0);
+    await add("booking:A", {}, { dueIn: LONG });
+    await add("booking:B");
+    equal("scheduledDue() before an event is due", await store.scheduledDue(), 0);
+    await add("booking:C", {}, { dueIn: 1 });
+    await add("booking:D", {}, { dueIn: 1 });
+    await sleep(1);
+    equal("scheduledDue() when two events are due", await store.scheduledDue(), 2);
+    const claims = [await claimOne({ limit: 1 }), await claimOne({ limit: 1 })];
+    for (const claim of claims) await done(claim);
+    equal("scheduledDue() after one of them is done", await store.scheduledDue(), 1);
+  },
+
   "oldestWaiting is the age of the oldest waiting event": async (bench) => {
     const { store, newEvent, add, claimOne, settle, done, get, tick } = bench;
     equal("oldestWaiting() in an empty store", await store.oldestWaiting(), undefined);

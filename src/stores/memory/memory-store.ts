@@ -378,6 +378,12 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return since === Number.POSITIVE_INFINITY ? undefined : Math.max(0, now - since);
   }
 
+  protected async doScheduledDue(): Promise<number> {
+    const now = this.#now();
+    return [...this.#events.values()].filter(({ state, dueAt }) => state === "scheduled" && dueAt! <= now)
+      .length;
+  }
+
   protected async doLastReceivedAt(): Promise<number | undefined> {
     return this.#lastReceivedAt;
   }

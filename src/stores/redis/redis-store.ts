@@ -182,6 +182,10 @@ export class RedisStore extends BaseStore {
     return toNumber(await this.#run("oldestWaiting"));
   }
 
+  protected async doScheduledDue(): Promise<number> {
+    return Number(await this.#run("scheduledDue"));
+  }
+
   protected async doLastReceivedAt(): Promise<number | undefined> {
     return toNumber(await this.#run("lastReceivedAt"));
   }

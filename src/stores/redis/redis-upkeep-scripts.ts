@@ -86,6 +86,12 @@ end
 return oldest and now - oldest or false
 `;
 
+/** `SINCE` has the events that wait, and the scheduled ones by their due time. */
+export const scheduledDue = `
+local waiting = call('ZCARD', key('state', 'pending')) + call('ZCARD', key('state', 'retrying'))
+return math.max(0, call('ZCOUNT', SINCE, '-inf', now) - waiting)
+`;
+
 export const lastReceivedAt = `return call('HGET', base .. ':meta', 'received')`;
 
 export const snapshotOf = `return call('HGET', SNAPSHOTS, input.ref)`;

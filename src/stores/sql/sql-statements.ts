@@ -40,6 +40,7 @@ export function statementsOf(dialect: SqlDialect) {
         UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'retrying' AND state <> 'done'
         UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'processing' AND state <> 'done' AND due_at <= ?
         UNION ALL SELECT min(due_at) FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?) AS waiting`,
+    scheduledDue: "SELECT count(*) AS events FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?",
     lastReceived: "SELECT max(received_at) AS at FROM stayhook_events WHERE source = 'webhook'",
     // The first 100 rows show the leased records whose due time an `add` or a replay has lowered.
     nextDue: `

@@ -224,6 +224,12 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     });
   }
 
+  protected doScheduledDue(): Promise<number> {
+    return this.read(function* ({ sql, now }) {
+      return number((yield* select(sql.scheduledDue, now))[0]!.events);
+    });
+  }
+
   protected doLastReceivedAt(): Promise<number | undefined> {
     return this.read(function* ({ sql }) {
       const at = numberOrNull((yield* select(sql.lastReceived))[0]!.at);

@@ -50,6 +50,7 @@ test.each([
   ["claimedSince", "stayhook_events_record (<expr>=? AND <expr>=?)"],
   ["oldestWaiting", "stayhook_events_waiting (state=?"],
   ["oldestWaiting", "stayhook_events_scheduled (due_at<?)"],
+  ["scheduledDue", "stayhook_events_scheduled (due_at<?)"],
   ["lastReceived", "stayhook_events_received"],
 ] as const)("%s uses the index %s", (name, index) => {
   expect(planOf(statements[name]).join("\n")).toContain(index);

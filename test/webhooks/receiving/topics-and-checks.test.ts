@@ -141,6 +141,20 @@ describe("a backlog", () => {
     expect(await statusOf({}, { maxBacklog, counts, isKnown: async () => true })).toBe(200);
   });
 
+  it("counts scheduled events from their due time on", async () => {
+    for (const [due, status] of [
+      [8, 200],
+      [9, 503],
+    ] as const) {
+      const counts = new StoreCounts({
+        counts: async () => ({ ...none, scheduled: 1000 }),
+        scheduledDue: async () => due,
+        oldestWaiting: async () => undefined,
+      });
+      expect(await statusOf({}, { maxBacklog, counts, isKnown: async () => false })).toBe(status);
+    }
+  });
+
   it("above maxBacklog is answered 503 with Retry-After, by a count that is at most 1 s old", async () => {
     let waiting = 9;
     const { count, counts } = backlogOf(() => waiting);
