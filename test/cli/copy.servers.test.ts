@@ -14,42 +14,36 @@ const url = await postgresUrl();
 
 /** Fills a store with events in all states but `processing`. */
 async function fill(store: EventStore<never>): Promise<void> {
-  for (let n = 0; n < EVENTS; n += 100) {
-    await Promise.all(
-      Array.from({ length: 100 }, (_, index) => {
-        const id = n + index;
-        const kind = id % 5 === 4 ? ("timer" as const) : ("webhook" as const);
-        return store.add(
-          {
-            eventId: kind === "timer" ? `stayhook:timer:booking:B${id}:Door` : `event-${id}`,
-            ref: id % 7 === 6 ? null : `booking:B${id % 400}`,
-            source: kind,
-            topic: id % 2 ? "bookings" : null,
-            timestamp: "2026-05-01T12:00:00.000Z",
-            notification: JSON.stringify({ id, text: "ä\u0000" }),
-          },
-          { dueIn: kind === "timer" ? 3_600_000 : 0 },
-        );
-      }),
-    );
-  }
+  const add = (_: unknown, id: number) => {
+    const isTimer = id % 5 === 4;
+    const event = {
+      eventId: isTimer ? `stayhook:timer:booking:B${id}:Door` : `event-${id}`,
+      ref: id % 7 === 6 ? null : `booking:B${id % 400}`,
+      source: isTimer ? ("timer" as const) : ("webhook" as const),
+      topic: id % 2 ? "bookings" : null,
+      timestamp: "2026-05-01T12:00:00.000Z",
+      notification: JSON.stringify({ id, text: "ä\u0000" }),
+    };
+    return store.add(event, { dueIn: isTimer ? 3_600_000 : 0 });
+  };
+  await Promise.all(Array.from({ length: EVENTS }, add));
+  const failure = { reason: "callback" as const, entry: { duration: 5, error: "no" } };
+  const snapshot = { status: "Confirmed", fields: { checkIn: "2026-07-01" } };
   for (let round = 0; round < 4; round += 1) {
     const claims = await store.claim({ limit: EVENTS / 6, leaseDuration: LONG, worker: "web-1:7" });
-    await Promise.all(
-      claims.map((claim, index) => {
-        const failure = { reason: "callback" as const, entry: { duration: 5, error: "no" } };
-        if (index % 4 === 0) return store.settle(claim, { state: "parked", ...failure });
-        if (index % 4 === 1)
-          return store.settle(claim, { state: "retrying", in: LONG, counted: true, ...failure });
-        const snapshot = { status: "Confirmed", fields: { checkIn: "2026-07-01", n: index } };
-        return store.settle(claim, {
-          state: "done",
-          type: "booking.Confirmed",
-          entry: { duration: 3 },
-          record: claim.ref === null ? undefined : { snapshot, changed: true },
-        });
-      }),
-    );
+    const settle = (claim: (typeof claims)[number], index: number) => {
+      if (index % 4 === 0) return store.settle(claim, { state: "parked", ...failure });
+      if (index % 4 === 1)
+        return store.settle(claim, { state: "retrying", in: LONG, counted: true, ...failure });
+      const record = claim.ref === null ? undefined : { snapshot, changed: true };
+      return store.settle(claim, {
+        state: "done",
+        type: "booking.Confirmed",
+        entry: { duration: 3 },
+        record,
+      });
+    };
+    await Promise.all(claims.map(settle));
   }
 }
 
@@ -80,31 +74,26 @@ describe("stayhook copy", () => {
       });
       const source = sqliteStore(first);
       await fill(source as EventStore<never>);
+      const pass = { complete: true, after: "booking:B3", learned: true };
       await writeState(source, await readState(source), {
-        ...{
-          owner: "dead",
-          lease: 60_000,
-          elapsed: 5000,
-          complete: true,
-          after: "booking:B3",
-          learned: true,
-        },
+        owner: "dead",
+        lease: 60_000,
+        elapsed: 5000,
+        ...pass,
       });
       const before = await contentOf(source as EventStore<never>);
       await source.close();
 
       for (const again of [false, true]) {
-        const { code, stdout, stderr } = await cli(
-          ["copy", "--from", first, "--to", url as string, "--schema", schema, "--json"],
-          {},
-        );
+        const args = ["copy", "--from", first, "--to", url as string, "--schema", schema, "--json"];
+        const { code, stdout, stderr } = await cli(args);
         expect([code, stderr, again]).toEqual([0, "", again]);
         expect(JSON.parse(stdout)).toEqual({ events: EVENTS, snapshots: before.snapshots.length });
       }
       const middle = postgresStore({ connectionString: url as string, schema });
       expect(await contentOf(middle as EventStore<never>)).toEqual(before);
       const place = await readState(middle);
-      expect(place.state).toMatchObject({ owner: null, complete: true, after: "booking:B3", learned: true });
+      expect(place.state).toMatchObject({ owner: null, ...pass });
       expect(place.sinceBegun).toBeGreaterThanOrEqual(5000);
       expect(await middle.add({ ...before.events[0]!, notification: null })).toBe("duplicate");
       await middle.close();
@@ -148,10 +137,7 @@ describe("stayhook copy", () => {
   });
 
   test("names a source that is missing", async () => {
-    const { code, stderr } = await cli("copy --from missing.db --to b.db");
-    expect({ code, stderr }).toEqual({
-      code: 4,
-      stderr: expect.stringMatching(/no file missing\.db.*--from/),
-    });
+    const stderr = expect.stringMatching(/no file missing\.db.*--from/);
+    expect(await cli("copy --from missing.db --to b.db")).toMatchObject({ code: 4, stderr });
   });
 });

@@ -199,13 +199,13 @@ describe("close", () => {
       const endpoint = createServer((_, response) => response.end()).listen(0, "127.0.0.1", async () => {
         const url = "http://127.0.0.1:" + endpoint.address().port;
         const sandbox = createSandbox({ delivery: { retry: { schedule: [600_000] } } });
-        const delayed = createSandbox({ delivery: { delay: 600_000, shuffle: 600_000 } });
         await sandbox.listen();
         await sandbox.send({}, { url });
         void sandbox.send({}, { url: "http://127.0.0.1:1/" });
-        void delayed.send({}, { url });
+        sandbox.delivery.set({ delay: 600_000, shuffle: 600_000 });
+        void sandbox.send({}, { url });
         await new Promise((resolve) => setTimeout(resolve, 50));
-        await Promise.all([sandbox.close(), delayed.close()]);
+        await sandbox.close();
         endpoint.close();
         console.log("closed");
       });`;

@@ -1,14 +1,10 @@
 import { createWebhookHandler, localTime, memoryStore, StayhookClient, stay } from "stayhook";
 import { createSandbox } from "stayhook/testing";
-import { afterEach, expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { heldCallback } from "../webhooks/support.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-const ends: (() => Promise<unknown>)[] = [];
-afterEach(async () => {
-  for (const end of ends.splice(0).reverse()) await end();
-});
 
 /** Starts a sandbox, and a handler that opens the door at 15:00 on the day of arrival. */
 async function start(onDoorCode: (at: Date) => unknown = () => {}) {
@@ -33,8 +29,8 @@ async function start(onDoorCode: (at: Date) => unknown = () => {}) {
       },
     },
   });
-  ends.push(() => webhooks.close({ timeout: 100 }));
-  ends.push(() => sandbox.close());
+  onTestFinished(() => webhooks.close({ timeout: 100 }));
+  onTestFinished(() => sandbox.close());
   sandbox.deliverTo(webhooks.fetch);
   await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/" } });
   const day = (n: number) => new Date(Date.now() + n * DAY).toISOString().slice(0, 10);
