@@ -4,7 +4,6 @@ import { StayhookClient } from "../../src/client/client.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
 import { stay } from "../../src/models/dates.ts";
 import { Booking } from "../../src/models/records.ts";
-import { checkNoUnknown } from "../../src/option-names.ts";
 import { accessToken, fakeFetch, rejection } from "./support.ts";
 
 const { calls, fetch } = fakeFetch([new Response("{}")]);
@@ -31,12 +30,25 @@ describe("a misspelled option", () => {
     ["maxRetry", "maxRetries", { maxRetry: 5 }],
     ["timeoutMs", "timeout", { timeoutMs: undefined }],
     ["nextpage", "nextPage", { nextpage: () => {} }],
+    ["TIMEOUT", "timeout", { TIMEOUT: 5 }],
     ["models.bookings", "models.booking", { models: { bookings: {} } }],
   ])("of the constructor throws: %s for %s", (wrong, right, options) => {
     expect(() => new StayhookClient({ ...base, ...options } as ClientOptions)).toThrow(
       `unknown option \`${wrong}\`; did you mean \`${right}\`?`,
     );
     expect(issuesOf(options)).toEqual([wrong]);
+  });
+
+  it("of the constructor is named with all others, and with all names if none is near", () => {
+    expect(issuesOf({ maxRetry: 5, colour: 1 })).toEqual(["maxRetry", "colour"]);
+    for (const name of ["colour", "s", "", "__proto__x", "x".repeat(100_000)])
+      expect(() => new StayhookClient({ ...base, [name]: 1 } as ClientOptions)).toThrow(
+        "the known options are `baseUrl`",
+      );
+  });
+
+  it.each([null, 5, "timeout", [["timeout"]]])("is none in options that are no object: %j", async (given) => {
+    expect((await rejection(bookings.get("A", given as never))).message).toContain("must be an object");
   });
 
   const options = { timeuot: 5 } as object;
@@ -77,38 +89,6 @@ describe("a misspelled option", () => {
     expect(() => stay({}, { timezone: "UTC" } as object)).toThrow(
       "unknown option `timezone`; did you mean `timeZone`?",
     );
-  });
-});
-
-describe("checkNoUnknown", () => {
-  const names = ["timeout", "maxRetries", "signal"];
-
-  it("accepts known names, and refuses what is no object", () => {
-    for (const given of [{ signal: 1, timeout: undefined }, {}, undefined])
-      expect(() => checkNoUnknown(given, names)).not.toThrow();
-    for (const given of [null, 5, "timeout", ["timeout"]])
-      expect(() => checkNoUnknown(given, names, ["drain"])).toThrow("drain: must be an object");
-  });
-
-  it("names every unknown option, with its path and the nearest name, or all names", () => {
-    const paths = [{ path: ["a", 0, "timout"] }, { path: ["a", 0, "signals"] }];
-    expect(() => checkNoUnknown({ timout: 1, signals: 2 }, names, ["a", 0])).toThrow(
-      expect.objectContaining({
-        message:
-          "unknown option `a.0.timout`; did you mean `a.0.timeout`?; unknown option `a.0.signals`; did you mean `a.0.signal`?",
-        issues: paths.map((path) => expect.objectContaining(path)),
-      }),
-    );
-    for (const [name, near] of [
-      ["retries", "maxRetries"],
-      ["TIMEOUT", "timeout"],
-      ["singal", "signal"],
-    ] as const)
-      expect(() => checkNoUnknown({ [name]: 1 }, names)).toThrow(`did you mean \`${near}\`?`);
-    for (const name of ["colour", "s", "", "__proto__x", "x".repeat(100_000)])
-      expect(() => checkNoUnknown({ [name]: 1 }, names)).toThrow(
-        "the known options are `timeout`, `maxRetries`, `signal`",
-      );
   });
 });
 

