@@ -179,6 +179,20 @@ describe("drain", () => {
     expect(await store.get("bad")).toMatchObject({ state: "retrying", attempts: 1 });
   });
 
+  test("counts an event once although the loop tries it again meanwhile", async () => {
+    const { work: slow, end } = longWork();
+    const { queue, add, ran } = await startedQueue(["slow"], {
+      backoff: () => SECOND,
+      work: (claim, context) => (claim.eventId === "slow" ? slow(claim, context) : callbackFailed),
+    });
+    const draining = queue.drain({});
+    await add("bad");
+    await advance(5 * SECOND);
+    end();
+    expect(await draining).toEqual({ done: 1, failed: 1 });
+    expect(ran.length).toBeGreaterThan(2);
+  });
+
   test("does not delay the loop if the store is slow", async () => {
     let slow = 0;
     const { queue, add, ran } = await startedQueue([], {
@@ -294,6 +308,14 @@ describe("drain", () => {
 });
 
 describe("close", () => {
+  test("logs no failure of a claim that it does not wait for", async () => {
+    const fails = () => sleep(SECOND).then(() => Promise.reject(new Error("gone")));
+    const { queue, logged } = await startedQueue(["a"], { alter: { claim: () => fails } });
+    void queue.close(0);
+    await advance(5 * SECOND);
+    expect(logged).toEqual([]);
+  });
+
   test("lets running attempts finish, begins no other, and does not use the store afterwards", async () => {
     const { work, end } = longWork();
     const { queue, ran, stateOf, store, logged } = await startedQueue(["a", "b"], { concurrency: 1, work });

@@ -58,6 +58,22 @@ describe("an event that is processed inline", () => {
     expect(run.settled).toBe(true);
   });
 
+  test("is looked for neither after the deadline nor in a closed queue", async () => {
+    const { queue, add, store, calls } = queueOf();
+    await add("theirs");
+    await store.claim({ limit: 1, leaseDuration: 3600 * SECOND });
+    const run = watch(queue.runNow("theirs", soon()));
+    await advance(25 * SECOND);
+    expect(run.settled).toBe(true);
+    const { get } = calls;
+    await advance(60 * SECOND);
+    expect(calls.get).toBe(get);
+    await queue.close(0);
+    const late = watch(queue.runNow("theirs", soon()));
+    await advance();
+    expect(late.settled).toBe(true);
+  });
+
   test("waits its turn behind other events of its record, and asks the store at intervals", async () => {
     const { work, end } = longWork();
     const { queue, store, ran, calls } = queueOf({ work });
@@ -91,6 +107,16 @@ describe("an event that is processed inline", () => {
     await advance(SECOND);
     await runs;
     expect([most, ran.length]).toEqual([3, 20]);
+  });
+
+  test("is followed by the events that its attempt adds, but the store is not asked for later ones", async () => {
+    const events = [{ event: eventOf("next") }, { event: eventOf("later"), dueIn: SECOND }];
+    const { queue, add, ran, calls } = queueOf({
+      work: ({ eventId }) => (eventId === "own" ? { ...done, events } : done),
+    });
+    await add("own");
+    await queue.runNow("own", soon());
+    expect([ran, calls.claim]).toEqual([["own", "next"], 2]);
   });
 
   test("is left alone if it failed, is done or is unknown, and for later in an outage", async () => {

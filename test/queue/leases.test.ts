@@ -9,6 +9,7 @@ import {
   gate,
   HOUR,
   hanging,
+  idsOf,
   jump,
   late,
   longWork,
@@ -95,6 +96,18 @@ describe("a lease", () => {
     expect(logged.join()).toMatch(/did not renew leases within 5000 ms/);
     expect(aborted).toEqual([]);
     end();
+  });
+
+  test("aborts the signal in time although new attempts begin all the time", async () => {
+    const others = idsOf(54);
+    const { work, aborted } = longWork(...others);
+    const { add } = await startedQueue(["a"], { work, alter: { renew: hanging } });
+    for (const id of others) {
+      expect(aborted).toEqual([]);
+      await add(id);
+      await advance(SECOND / 2);
+    }
+    expect(aborted.length).toBe(1);
   });
 
   test("is renewed a bounded number of times if no renewal is answered", async () => {

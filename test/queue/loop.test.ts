@@ -85,6 +85,12 @@ describe("an idle loop", () => {
     expect(ran).toContain("later");
   });
 
+  test("asks when the next event is due only after a claim that was not full", async () => {
+    const { calls, ran } = await startedQueue(idsOf(5), { concurrency: 1 });
+    expect(ran).toHaveLength(5);
+    expect(calls.nextDue).toBeLessThanOrEqual(2);
+  });
+
   // The second wait is longer than a timer can be.
   test.each([HOUR / 2, 60 * DAY])("sleeps %i ms until the next event is due", async (wait) => {
     const { calls, ran } = await startedQueue(["a"], {
@@ -100,7 +106,7 @@ describe("an idle loop", () => {
   });
 });
 
-test("a closed queue unsubscribes from the store", async () => {
+test("a queue subscribes to the store once, and unsubscribes when it is closed", async () => {
   let subscribers = 0;
   const { queue } = await startedQueue([], {
     alter: {
@@ -114,6 +120,7 @@ test("a closed queue unsubscribes from the store", async () => {
       },
     },
   });
+  queue.start();
   expect(subscribers).toBe(1);
   await queue.close(0);
   expect(subscribers).toBe(0);
