@@ -1,8 +1,8 @@
 import type { WebhookHandlerOptions } from "stayhook";
-import { createWebhookHandler, StayhookClient } from "stayhook";
+import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler, type ReconcilerAlarm } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
-import { machineOf, scene, stores } from "./support.ts";
+import { scene } from "./support.ts";
 
 /** Makes a machine that has handled one confirmed booking. */
 async function known(handler: Partial<WebhookHandlerOptions> = {}) {
@@ -204,28 +204,20 @@ describe("drift", () => {
 });
 
 describe("a partial list", () => {
-  /** Makes a machine whose platform answers `GET /v2/listings` with `body()`. */
-  function listing(body: () => unknown, client: object = {}) {
-    const platform = { url: "https://platform.example", accessToken: "secret-token" };
-    const machine = machineOf(platform, stores.memory!()());
-    const webhooks = createWebhookHandler({
-      client: new StayhookClient({
-        baseUrl: platform.url,
-        accessToken: platform.accessToken,
-        logger: () => {},
-        fetch: async (url) =>
-          Response.json(/\/listings$/.test(String(url)) ? body() : { listingId: 1, status: "Published" }),
-        ...client,
-      }),
-      store: machine.store,
-      on: {},
-      logger: () => {},
+  const row = (listingId: number) => ({ listingId, status: "Published" });
+
+  /** Makes a reconciler whose platform answers `GET /v2/listings` with `body()`. */
+  function listing(body: () => unknown) {
+    const client = new StayhookClient({
+      baseUrl: "https://platform.example",
+      accessToken: "secret-token",
+      fetch: async (url) => Response.json(/\/listings$/.test(String(url)) ? body() : row(1)),
     });
+    const webhooks = createWebhookHandler({ client, store: memoryStore(), on: {}, logger: () => {} });
     const observed: { kind: string; ref?: string }[] = [];
     const reconciler = createReconciler(webhooks, { observe: (event) => void observed.push(event) });
-    return { ...machine, reconciler, observed };
+    return { reconciler, observed };
   }
-  const row = (listingId: number) => ({ listingId, status: "Published" });
 
   test("is reported as partial, and no listing as vanished", async () => {
     let body: unknown = [row(1), row(2)];

@@ -1,6 +1,5 @@
 import { memoryStore, StayhookError, type WebhookEvent } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
-import { alteredStore } from "../../queue/support.ts";
 import { advance, delivered, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
@@ -141,20 +140,15 @@ describe("atomically", () => {
   /** Handles a notification on a store that can end events in transactions, as a database can. */
   async function inTransaction(callback: (event: Atomic, table: readonly string[]) => unknown) {
     const table: string[] = [];
-    const memory = memoryStore();
-    const store = alteredStore(memory, {
-      transactional: () => true,
-      settle: () => async (claim, outcome) => {
+    const store = memoryStore<string[]>({
+      transaction: async (run) => {
         const transaction: string[] = [];
-        if (outcome.state === "done")
-          for (const write of outcome.writes ?? []) await write(transaction as never);
-        const settled = await memory.settle(claim, { ...outcome, writes: undefined } as typeof outcome);
-        if (settled) table.push(...transaction);
-        return settled;
+        await run(transaction);
+        table.push(...transaction);
       },
     });
     const unknown = (event: unknown) => callback(event as Atomic, table);
-    return { ...(await delivered({}, { store, on: { unknown } })), table };
+    return { ...(await delivered({}, { store: store as never, on: { unknown } })), table };
   }
 
   test("throws on a store without transactions, and says which stores have them", async () => {
