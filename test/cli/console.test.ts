@@ -1,28 +1,18 @@
 import { request } from "node:http";
 import { join } from "node:path";
-import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test } from "vitest";
 import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
-import { cli, directory, start, until } from "./support.ts";
+import { cli, directory, fileStore, start, until } from "./support.ts";
 
 /** Opens the console of a store with one pending event. */
 async function opened(...args: string[]) {
   const file = join(directory(), "events.db");
-  const store = sqliteStore(file, { durability: "process-crash" });
+  const store = fileStore(file);
   onTestFinished(() => store.close());
   const eventId = crypto.randomUUID();
-  const timestamp = new Date().toISOString();
-  const notification = JSON.stringify({ eventId, timestamp, bookingCode: "HX3K9", listingId: null });
-  const event = {
-    eventId,
-    ref: "booking:HX3K9",
-    source: "webhook",
-    topic: null,
-    timestamp,
-    notification,
-  } as const;
-  await store.add(event);
+  const event = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
+  await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...event });
   const running = start(["console", "--store", file, "--port", "0", ...args]);
   await until(() => expect(running.stdout()).toContain("?token="));
   const url = /http:\S+/.exec(running.stdout())?.[0] ?? "";
@@ -67,12 +57,7 @@ test("--read-only changes nothing, and --json prints the URL as JSON", async () 
   const browser = new Browser();
   expect((await browser.get(url)).text).not.toContain('value="discard"');
   const csrf = browser.cookies.get("stayhook-csrf") ?? "";
-  const { status } = await browser.post(origin, [
-    ["csrf", csrf],
-    ["do", "discard"],
-    ["event", eventId],
-  ]);
-  expect(status).toBe(405);
+  expect((await browser.post(origin, { csrf, do: "discard", event: eventId })).status).toBe(405);
   expect(await store.get(eventId)).toMatchObject({ state: "pending" });
 });
 
