@@ -1,22 +1,15 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { sqliteStore } from "stayhook/sqlite";
-import { afterAll, beforeAll, expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { knownTypes } from "../../src/console/event-filter.ts";
 import { storeConsole } from "../../src/console/inbox.ts";
 import { eventTypes } from "../../src/webhooks/events.ts";
-import { cli } from "../cli/support.ts";
+import { cli, directory, fileStore } from "../cli/support.ts";
 
-const directory = mkdtempSync(join(tmpdir(), "stayhook-filter-"));
-const file = join(directory, "events.db");
-const store = sqliteStore(file, { durability: "process-crash" });
-const site = storeConsole(store, { authorize: () => true });
-afterAll(async () => {
-  await store.close();
-  rmSync(directory, { recursive: true, force: true });
-});
-beforeAll(async () => {
+/** Makes a file with an event of a booking and one of a listing, and the file's console. */
+async function recorded() {
+  const file = join(directory(), "events.db");
+  const store = fileStore(file);
+  onTestFinished(() => store.close());
   const rest = {
     source: "webhook",
     topic: null,
@@ -25,7 +18,8 @@ beforeAll(async () => {
   } as const;
   for (const ref of ["booking:HX3K9", "listing:5717008"])
     await store.add({ eventId: crypto.randomUUID(), ref, ...rest });
-});
+  return { file, site: storeConsole(store, { authorize: () => true }) };
+}
 
 test("the types of a filter are those of events", () => {
   expect(knownTypes.toSorted()).toEqual(eventTypes.toSorted());
@@ -64,6 +58,7 @@ test.each([
 ] as const)("%s %s means the same to the command line and the console", async (field, text, expected) => {
   vi.stubEnv("TZ", "America/New_York");
   onTestFinished(() => void vi.unstubAllEnvs());
+  const { file, site } = await recorded();
   const option = field in options ? options[field as keyof typeof options] : field;
   const { code, stdout, stderr } = await cli(["events", "ls", `--${option}=${text}`, "--store", file]);
   const answer = await site.fetch(new Request(`http://localhost/?${new URLSearchParams({ [field]: text })}`));
