@@ -1,27 +1,18 @@
 import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { freePort } from "../../support/server.ts";
+import { freePort, installed, type OwnServer, ownServer, sharedServer } from "../../support/server.ts";
 
-const onThisMachine = process.env.NATS_URL ?? "nats://127.0.0.1:4222";
-
-/**
- * Returns the URL of a NATS server with JetStream. It tries `NATS_URL`, then port 4222. Otherwise it starts
- * `nats-server`, which ends with this process. Returns `undefined` if the program is not installed. In CI that is an
- * error.
- */
-export async function natsUrl(): Promise<string | undefined> {
-  if (await hasJetStream(onThisMachine)) return onThisMachine;
-  const own = await startOwnNats();
-  if (own !== undefined) return own;
-  if (process.env.CI) throw new Error("no NATS answers, and none is installed: in CI nothing is skipped");
-  console.warn("SKIPPED: no NATS with JetStream answers, and nats-server is not installed");
-  return undefined;
-}
+/** Returns the URL of a NATS server with JetStream: `NATS_URL`, or the server of this machine, or an own one. */
+export const natsUrl = sharedServer(
+  "NATS with JetStream",
+  () => [process.env.NATS_URL ?? "nats://127.0.0.1:4222"],
+  hasJetStream,
+  startOwnNats,
+);
 
 async function hasJetStream(servers: string): Promise<boolean> {
   try {
@@ -37,25 +28,14 @@ async function hasJetStream(servers: string): Promise<boolean> {
   }
 }
 
-async function startOwnNats(): Promise<string | undefined> {
+async function startOwnNats(): Promise<OwnServer | undefined> {
+  const program = installed(["nats-server"]);
+  if (program === undefined) return undefined;
   const port = await freePort();
   const directory = mkdtempSync(join(tmpdir(), "stayhook-nats-"));
-  const server = spawn("nats-server", ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", directory], {
-    stdio: "ignore",
+  const args = ["-js", "-a", "127.0.0.1", "-p", String(port), "-sd", directory];
+  return ownServer({
+    ...{ url: `nats://127.0.0.1:${port}`, directory, answers: hasJetStream },
+    run: () => spawn(program, args, { stdio: "ignore" }),
   });
-  const ended = Promise.race([once(server, "exit"), once(server, "error")]).catch(() => {});
-  process.once("exit", () => {
-    server.kill("SIGKILL");
-    rmSync(directory, { recursive: true, force: true });
-  });
-  let over = false;
-  void ended.then(() => {
-    over = true;
-  });
-  const url = `nats://127.0.0.1:${port}`;
-  while (!over) {
-    if (await hasJetStream(url)) return url;
-    await new Promise((resolve) => setTimeout(resolve, 50));
-  }
-  return undefined;
 }

@@ -1,9 +1,11 @@
+import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { once } from "node:events";
 import { expect, type TestContext, vi } from "vitest";
 import { StayhookClient } from "../../../src/index.ts";
+import { createSandbox } from "../../../src/testing/index.ts";
+import { built, root } from "../../examples/built.ts";
 import { createProxy } from "../../stores/every/proxy.ts";
-import { watchedPlatform } from "./platform.ts";
-import { ExampleProcess } from "./process.ts";
 
 export interface Engine {
   readonly file: string;
@@ -27,32 +29,39 @@ export async function proveEngine(
   { file, server, env, sendJunk, sendDeadly, deadLetters }: Engine,
   { onTestFinished }: TestContext,
 ): Promise<void> {
-  const platform = await watchedPlatform(onTestFinished);
-  const { sandbox } = platform;
+  built();
+  const sandbox = createSandbox({ delivery: { duplicates: 1 } });
+  onTestFinished(() => sandbox.close());
   const way = await createProxy(server, onTestFinished);
   let output = "";
-  const processes = [0, 1].map(
-    () =>
-      new ExampleProcess(
-        file,
-        {
-          STAYHOOK_BASE_URL: platform.url,
-          STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
-          WEBHOOK_SECRET: "s3cret",
-          PORT: "0",
-          MAX_ATTEMPTS: "2",
-          RETRY_SECONDS: "2",
-          ...env(way.url),
-        },
-        (text) => {
-          output += text;
-        },
-      ),
-  );
-  onTestFinished(() => {
-    for (const one of processes) one.kill();
+  const settings = {
+    STAYHOOK_BASE_URL: (await sandbox.listen()).url,
+    STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+    ...{ WEBHOOK_SECRET: "s3cret", PORT: "0", MAX_ATTEMPTS: "2", RETRY_SECONDS: "2", NO_COLOR: "1" },
+    ...env(way.url),
+  };
+  const processes = [0, 1].map(() => {
+    const child = spawn(process.execPath, [file], { cwd: root, env: { ...process.env, ...settings } });
+    onTestFinished(() => void child.kill("SIGKILL"));
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding("utf8").on("data", (chunk: string) => {
+        output += chunk;
+      });
+    return child;
   });
-  const urls = await Promise.all(processes.map((one) => one.url()));
+  const urls = await vi.waitFor(
+    () => {
+      const ports = Array.from(output.matchAll(/^listening on port (\d+)$/gm), ([, port]) => port);
+      expect(ports, output).toHaveLength(2);
+      return ports.map((port) => `http://127.0.0.1:${port}/?key=s3cret`);
+    },
+    { timeout: 30_000, interval: 50 },
+  );
+  /** Returns when the examples have read a booking or listing, in ms. */
+  const readsOf = (id: string | number) =>
+    sandbox.requests
+      .filter(({ path }) => path.endsWith(`/${id}`))
+      .map(({ receivedAt }) => receivedAt.getTime());
   /** Returns the lines of callbacks, which begin with the event's id. */
   const handled = (eventId: string) => output.match(new RegExp(`^${eventId}: .*`, "gm")) ?? [];
   const until = (check: () => void | Promise<void>) => vi.waitFor(check, { timeout: 40_000, interval: 100 });
@@ -89,34 +98,28 @@ export async function proveEngine(
   });
 
   // Send many notifications, each to both processes. Each event runs once. Events of one booking never run in parallel.
-  platform.hold = 30;
+  sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: 30 }]);
   const bookings = await Promise.all(
     Array.from({ length: 6 }, () => sandbox.bookings.create({ status: "Request" })),
   );
   const many = Array.from({ length: 36 }, (_, i) => notify(bookings[i % 6]?.bookingCode as string));
   await Promise.all(many.map(({ sent }) => sent));
   await until(() => expect(many.filter(({ eventId }) => handled(eventId).length === 0)).toEqual([]));
-  expect(platform.most.ofOne, "one booking at a time").toBe(1);
-  expect(platform.most.inAll, "others beside it").toBeGreaterThan(1);
+  const reads = bookings.map((booking) => readsOf(booking.bookingCode));
+  // Each read takes 30 ms, so reads that begin within less than that overlap.
+  const least = (times: number[]) =>
+    Math.min(...times.sort((a, b) => a - b).map((time, i) => time - (times[i - 1] ?? -Infinity)));
+  expect(Math.min(...reads.map(least)), "one booking at a time").toBeGreaterThanOrEqual(29);
+  expect(least(reads.flat()), "others beside it").toBeLessThan(29);
 
   // Test four problems at the same time: an outage with Retry-After, a missing record, a message that is not a
   // notification, and an event that waits for a retry. No other event of the same record may wait behind that retry.
-  platform.hold = 0;
   const outage = await sandbox.bookings.create({ status: "Cancelled" });
-  const seconds = [5, 1]; // these waits would use up all attempts if each counted as one
-  const asked: number[] = [];
-  let forbidden = "none yet";
-  let refused = false;
-  platform.fault = (path) => {
-    if (path.endsWith(outage.bookingCode)) {
-      const wait = seconds[asked.push(performance.now()) - 1];
-      // Use 401, not 503: the client itself would retry a 503.
-      return wait === undefined ? undefined : { status: 401, headers: { "retry-after": String(wait) } };
-    }
-    if (refused || !path.endsWith(forbidden)) return undefined;
-    refused = true;
-    return { status: 403 };
-  };
+  // Use 401, not 503: the client itself would retry a 503. These waits would use up all attempts if each counted.
+  const outages = [5, 1].map((retryAfter) => ({
+    ...{ route: `GET /v2/bookings/${outage.bookingCode}`, status: 401, retryAfter, times: 1 },
+  }));
+  sandbox.faults.set(outages);
   const late = notify(outage.bookingCode);
   const missing = notify("NOT-THERE");
   const junk = randomUUID();
@@ -125,10 +128,14 @@ export async function proveEngine(
   await sendDeadly?.(deadly);
   // Try up to three rounds: on a slow machine, the wait may end before the test sees it.
   for (let round = 1; ; round += 1) {
-    refused = false;
-    ({ bookingCode: forbidden } = await sandbox.bookings.create({ status: "Declined" }));
+    const { bookingCode: forbidden } = await sandbox.bookings.create({ status: "Declined" });
+    const route = `GET /v2/bookings/${forbidden}`;
+    sandbox.faults.set([
+      ...outages.slice(readsOf(outage.bookingCode).length),
+      { route, status: 403, times: 1 },
+    ]);
     const first = notify(forbidden);
-    await until(() => expect(refused).toBe(true));
+    await until(() => expect(readsOf(forbidden)).toHaveLength(1));
     const second = notify(forbidden);
     await until(() => expect([first, second].map(({ eventId }) => handled(eventId).length)).toEqual([1, 1]));
     const [secondAt, firstAt] = [second, first].map(({ eventId }) => output.indexOf(`${eventId}: `));
@@ -136,6 +143,7 @@ export async function proveEngine(
     expect(round, "the second waited for the first").toBeLessThan(3);
   }
   await until(() => expect(handled(late.eventId)).toHaveLength(1));
+  const asked = readsOf(outage.bookingCode);
   const waits = asked.slice(1).map((time, i) => (time - (asked[i] as number)) / 1000);
   expect(waits).toHaveLength(2);
   expect(waits[0], "as long as it asked").toBeGreaterThan(4.9);
@@ -147,7 +155,7 @@ export async function proveEngine(
     if (sendDeadly) expect(dead.filter((text) => text.includes(deadly))).toHaveLength(1);
     expect(dead).toHaveLength(sendDeadly ? 3 : 2);
   });
-  expect(platform.asked.get("/v2/bookings/NOT-THERE"), "its attempts").toBe(2);
+  expect(readsOf("NOT-THERE"), "its attempts").toHaveLength(2);
 
   // While the engine is out of reach, no notification is answered 200. Afterwards the example recovers on its own.
   const lost = { eventId: randomUUID(), timestamp: new Date().toISOString(), bookingCode, listingId: null };
@@ -164,5 +172,10 @@ export async function proveEngine(
   for (const id of [booked, live, lost.eventId, late.eventId, ...many.map(({ eventId }) => eventId)]) {
     expect(handled(id)).toHaveLength(1);
   }
-  expect(await Promise.all(processes.map((one) => one.end())), output).toEqual([0, 0]);
+  const ended = processes.map(async (child) => {
+    const exited = once(child, "exit");
+    child.kill("SIGTERM");
+    return (await exited)[0];
+  });
+  expect(await Promise.all(ended), output).toEqual([0, 0]);
 }
