@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, Server } from "node:http";
+import { Server } from "node:http";
 import { type AddressInfo, Server as NetServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,6 +12,7 @@ import { AuthenticationError, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
 import { createSandbox, createTestEvent, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { freePort } from "../support/server.ts";
 import { extractBlocks, standing } from "./extract.ts";
 
 const generated = join(import.meta.dirname, "generated/standing");
@@ -370,14 +371,6 @@ function listening(port: number) {
   const isListening = (server: NetServer) =>
     server.listening && (server.address() as AddressInfo).port === port;
   return vi.waitFor(() => expect(servers.some(isListening)).toBe(true));
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0);
-  await vi.waitFor(() => expect(server.listening).toBe(true));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((closed) => server.close(closed));
-  return port;
 }
 
 function notification(fields: object = {}): string {

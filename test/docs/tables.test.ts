@@ -83,19 +83,6 @@ test("everything that observe gets", () => {
   expect(names(rowsOf("handler.md", "`observe` gets"))).toEqual(Object.keys(kinds));
 });
 
-test("all errors that the package exports", () => {
-  const errors = Object.entries(stayhook).filter(
-    ([, value]) =>
-      typeof value === "function" &&
-      (value === stayhook.StayhookError || value.prototype instanceof stayhook.StayhookError),
-  );
-  expect(
-    names(rowsOf("errors/index.md", "Error"))
-      .filter((name) => /Error$/.test(name))
-      .sort(),
-  ).toEqual(errors.map(([name]) => name).sort());
-});
-
 test("the test that docs/security.md names for each threat is there", () => {
   const security = readFileSync(join(root, "docs/security.md"), "utf8");
   const table = security.slice(security.indexOf("\n| Threat |")).split("\n\n")[0] ?? "";

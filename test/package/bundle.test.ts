@@ -1,5 +1,5 @@
-import { type BuildOptions, build } from "esbuild";
 import { beforeAll, describe, expect, test } from "vitest";
+import { bundled } from "./support/bundle.ts";
 import { type Consumer, installed } from "./support/consumer.ts";
 
 let consumer: Consumer;
@@ -7,37 +7,11 @@ beforeAll(async () => {
   consumer = await installed();
 }, 300_000);
 
-/** Bundles `script` as a user's project does. Returns the code, and the packages and files in it. */
-async function bundled(
-  script: string,
-  { minify = false, platform = "neutral" }: Pick<BuildOptions, "minify" | "platform"> = {},
-): Promise<{
-  readonly code: string;
-  readonly packages: readonly string[];
-  readonly sources: readonly string[];
-}> {
-  const { outputFiles, metafile } = await build({
-    stdin: { contents: script, resolveDir: consumer.directory },
-    bundle: true,
-    write: false,
-    outdir: "out",
-    format: "esm",
-    platform,
-    minify,
-    mainFields: ["module", "main"],
-    preserveSymlinks: true,
-    metafile: true,
-    logLevel: "silent",
-    external: ["node:*"],
-  });
-  const [output] = Object.values(metafile.outputs);
-  const inputs = Object.entries(output?.inputs ?? {});
-  const used = inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([path]) => path);
-  return {
-    code: outputFiles[0]?.text ?? "",
-    packages: [...new Set(used.flatMap((path) => /.*node_modules\/([^/]+)/.exec(path)?.[1] ?? []))].sort(),
-    sources: used,
-  };
+/** Returns the code of a user's bundle, and the packages and files in it. */
+async function bundleOf(script: string) {
+  const { code, sources } = await bundled(consumer, script);
+  const packages = new Set(sources.flatMap((path) => /.*node_modules\/([^/]+)/.exec(path)?.[1] ?? []));
+  return { code: code.text, packages: [...packages].sort(), sources };
 }
 
 // Texts that occur in the code of one part only: the handler, its queue, the client or the memory store.
@@ -54,7 +28,7 @@ const found = (texts: readonly string[], code: string): readonly string[] =>
 
 describe("sideEffects: false holds: a bundle has", () => {
   test("nothing of what is imported and not used", async () => {
-    const { code, packages } = await bundled(
+    const { code, packages } = await bundleOf(
       `import { createWebhookHandler } from "stayhook"; import "stayhook/testing"; console.log(1);`,
     );
     expect(packages).toEqual([]);
@@ -62,14 +36,14 @@ describe("sideEffects: false holds: a bundle has", () => {
   });
 
   test("the client without the handler", async () => {
-    const { code, packages } = await bundled(`export { StayhookClient } from "stayhook";`);
+    const { code, packages } = await bundleOf(`export { StayhookClient } from "stayhook";`);
     expect(found(ofClient, code)).toEqual(ofClient);
     expect(found([...ofHandler, ofQueue, ofMemoryStore], code)).toEqual([]);
     expect(packages).toEqual(["ky", "stayhook", "zod"]);
   });
 
   test("the handler without the client: that is an object it is given", async () => {
-    const { code, packages } = await bundled(
+    const { code, packages } = await bundleOf(
       `export { createWebhookHandler, sharedSecret } from "stayhook";`,
     );
     expect(found([...ofHandler, ofQueue], code)).toEqual([...ofHandler, ofQueue]);
@@ -78,20 +52,20 @@ describe("sideEffects: false holds: a bundle has", () => {
   });
 
   test("the memory store without either", async () => {
-    const { code, packages } = await bundled(`export { memoryStore } from "stayhook";`);
+    const { code, packages } = await bundleOf(`export { memoryStore } from "stayhook";`);
     expect(found([ofMemoryStore], code)).toEqual([ofMemoryStore]);
     expect(found([...ofClient, ...ofHandler, ofQueue], code)).toEqual([]);
     expect(packages).toEqual(["stayhook"]);
   });
 
   test("a model without the client, and stay() without the models", async () => {
-    expect((await bundled(`export { Booking } from "stayhook";`)).packages).toEqual(["stayhook", "zod"]);
-    expect((await bundled(`export { stay } from "stayhook";`)).packages).toEqual(["stayhook"]);
+    expect((await bundleOf(`export { Booking } from "stayhook";`)).packages).toEqual(["stayhook", "zod"]);
+    expect((await bundleOf(`export { stay } from "stayhook";`)).packages).toEqual(["stayhook"]);
   });
 });
 
 test("zod comes in its small form: a namespace import keeps the rest, such as its locales, out", async () => {
-  const { sources } = await bundled(`export * from "stayhook";`);
+  const { sources } = await bundleOf(`export * from "stayhook";`);
   expect(sources.filter((path) => /zod\/v4\/locales\/(?!en\.js)/.test(path))).toEqual([]);
 });
 
@@ -118,7 +92,8 @@ test("minified, an error still has its name", async () => {
     try { createSandbox({ seed: "x" }); } catch (error) { made.thrown = error; }
     console.log(JSON.stringify(Object.entries(made).map(([name, error]) => [name, error.name, error.stack.split(":")[0]])));
     console.log(JSON.stringify(Object.keys(stayhook).filter((name) => name.endsWith("Error")).sort()));`;
-  const { code } = await bundled(script, { minify: true, platform: "node" });
+  const minified = await bundled(consumer, script, { minify: true, platform: "node" });
+  const code = minified.code.text;
   // The test is only valid if the bundler has renamed the class.
   expect(code).not.toMatch(/class (InvalidArgument|NotFound)Error/);
   const ran = await consumer.node(consumer.write("minified.mjs", code));

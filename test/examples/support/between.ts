@@ -1,8 +1,6 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { onTestFinished, vi } from "vitest";
+import { vi } from "vitest";
 import type { Sandbox } from "../../../src/testing/index.ts";
+import { serve } from "../../support/serve.ts";
 
 /** A proxy between an example and the platform's API. A test can hold answers back or change them. */
 export interface Between {
@@ -27,7 +25,7 @@ export async function between(sandbox: Sandbox): Promise<Between> {
   let kept: (() => void)[] = [];
   const changes: { readonly path: RegExp; readonly change: (body: unknown) => unknown }[] = [];
 
-  const server = createServer(async (request, response) => {
+  const url = await serve(async (request, response) => {
     const path = request.url ?? "";
     const answer = await fetch(`${sandbox.url}${path}`, {
       method: request.method ?? "GET",
@@ -40,15 +38,9 @@ export async function between(sandbox: Sandbox): Promise<Between> {
     if (holding?.test(path) && --pass < 0) kept.push(send);
     else send();
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
 
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url,
     hold: (path, but = 0) => {
       holding = path;
       pass = but;

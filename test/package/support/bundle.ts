@@ -1,37 +1,29 @@
-import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { type BuildOptions, build } from "esbuild";
 import type { Consumer } from "./consumer.ts";
 
-export interface Size {
-  /** In bytes, minified. */
-  readonly minified: number;
-  /** In bytes, minified and gzipped. */
-  readonly gzipped: number;
-}
-
-/**
- * Returns the size that a statement adds to a user's bundle. Dependencies count. Node modules and optional peers do
- * not.
- */
-export async function sizeOf(
+/** Bundles code as a user's project does. Returns the bundle, and the files in it. */
+export async function bundled(
   { directory }: Pick<Consumer, "directory">,
-  statement: string,
-  external: readonly string[],
-): Promise<Size> {
-  const { outputFiles } = await build({
-    stdin: { contents: statement, resolveDir: directory },
+  contents: string,
+  options: Pick<BuildOptions, "minify" | "platform" | "external" | "target"> = {},
+) {
+  const { outputFiles, metafile } = await build({
+    stdin: { contents, resolveDir: directory },
     bundle: true,
     write: false,
-    minify: true,
+    outdir: "out",
     format: "esm",
     platform: "neutral",
     mainFields: ["module", "main"],
-    target: "es2023",
     preserveSymlinks: true,
     legalComments: "none",
-    external: ["node:*", ...external],
+    metafile: true,
     logLevel: "silent",
+    ...options,
+    external: ["node:*", ...(options.external ?? [])],
   });
-  const { contents } = outputFiles[0]!;
-  return { minified: contents.length, gzipped: gzipSync(contents, { level: 9 }).length };
+  const [output] = Object.values(metafile.outputs);
+  const inputs = Object.entries(output?.inputs ?? {});
+  const sources = inputs.filter(([, { bytesInOutput }]) => bytesInOutput > 0).map(([path]) => path);
+  return { code: outputFiles[0]!, sources };
 }
