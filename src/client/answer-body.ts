@@ -1,6 +1,7 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { rememberAsSent } from "../models/as-sent.ts";
+import { bookingStatuses, listingStatuses } from "../models/records.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer } from "./answer.ts";
 import type { Reader } from "./api-promise.ts";
@@ -250,8 +251,10 @@ export function findRecord(
     const asked = whole.filter(({ value }) => isAsked(value));
     const [part, ...others] = asked.length > 0 ? asked : whole;
     if (part) {
-      const rivals = [...others, ...echoes(part, required).filter(isRecord)];
-      return { ...part, whole: true, rivals: rivals.filter(({ value }) => differ(value, part.value)) };
+      const rivals = [...others, ...echoes(part, required).filter(isRecord)].filter(({ value }) =>
+        differ(value, part.value),
+      );
+      return { ...part, whole: true, rivals: [...rivals, ...statusBeside(body, part)] };
     }
     similar ??= level.find(({ value }) => hasFields(value, [identity]));
     level = level.flatMap((part) => below(part, payloadNames));
@@ -270,6 +273,25 @@ function echoes({ value, path }: Part, [identity, second = ""]: readonly [string
     .map((name) => ({ value: outer[name] as Properties, path: [...path, name] }))
     .filter(({ value }) => comparable(value[identity]) === comparable(outer[identity]))
     .filter(({ value }) => differ(value[second], outer[second]));
+}
+
+const statuses: readonly unknown[] = [...bookingStatuses, ...listingStatuses];
+
+/**
+ * Returns the status words beside a nested record that differ from the record's own status. The status of a booking that
+ * holds a listing is not beside the listing.
+ */
+function statusBeside(body: unknown, { value, path }: Part): Part[] {
+  const { status } = value as Properties;
+  let outer = body as Properties;
+  const beside: Part[] = [];
+  for (const [depth, key] of path.entries()) {
+    const isWord = typeof status === "string" && statuses.includes(outer.status);
+    if (isWord && outer.status !== status && !hasFields(outer, ["bookingCode"]))
+      beside.push({ value: outer.status, path: [...path.slice(0, depth), "status"] });
+    outer = outer[key] as Properties;
+  }
+  return beside;
 }
 
 function differ(one: unknown, other: unknown): boolean {

@@ -209,6 +209,7 @@ describe("two records in one body", () => {
     { oldBooking: older, newBooking: booking },
     { data: booking, result: booking },
     { ...booking, data: booking },
+    { status: "success", data: { status: booking.status, booking } },
     { data: booking, related: { ...older, bookingCode: "B" } },
     { booking, listing: { listingId: 7, status: "Published" } },
   ])("the newer of a pair, or the requested one, is the record: %j", async (json) => {
@@ -220,6 +221,8 @@ describe("two records in one body", () => {
     [{ data: { booking: older, result: booking } }, ["data.booking", "data.result"]],
     [{ bookingCode: "A", status: "ok", data: booking }, ["", "data"]],
     [{ data: { bookingCode: "a", status: "success", booking } }, ["data", "data.booking"]],
+    [{ status: "Cancelled", booking }, ["booking", "status"]],
+    [{ data: { status: "Cancelled", booking } }, ["data.booking", "data.status"]],
   ])("are an error with both paths if nobody knows which counts: %j", async (json, paths) => {
     const error = await rejection(read(json));
     expect((error.issues as { path: Path }[]).map(({ path }) => path.join("."))).toEqual(paths);
