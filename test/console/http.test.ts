@@ -1,6 +1,6 @@
 import { createWebhookHandler, forwardTo, InvalidArgumentError } from "stayhook";
 import { createConsole } from "stayhook/console";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { clientOf, platformOf } from "../webhooks/support.ts";
 import { Browser, type inboxOf, servedInboxOf } from "./support.ts";
 
@@ -246,31 +246,26 @@ describe("a form from elsewhere is refused", () => {
 
 test("a form that does not arrive within 10 s is refused, and its first half changes nothing", async () => {
   vi.useFakeTimers();
-  try {
-    const { inbox, eventId, store } = await parked();
-    const csrf = "a".repeat(64);
-    const half = new URLSearchParams({ csrf, do: "replay", event: eventId }).toString();
-    const body = new ReadableStream<Uint8Array>({
-      start: (controller) => controller.enqueue(new TextEncoder().encode(half)),
-    });
-    const headers = {
-      "content-type": "application/x-www-form-urlencoded",
-      cookie: `stayhook-csrf=${csrf}`,
-    };
-    const init = { method: "POST", body, headers, duplex: "half" } as RequestInit;
-    let status: number | undefined;
-    const answered = inbox.fetch(new Request("https://ops.example/", init)).then((answer) => {
-      status = answer.status;
-    });
-    await vi.advanceTimersByTimeAsync(9900);
-    expect(status).toBeUndefined();
-    await vi.advanceTimersByTimeAsync(200);
-    await answered;
-    expect(status).toBe(408);
-    expect(await store.counts()).toMatchObject({ parked: 1 });
-  } finally {
-    vi.useRealTimers();
-  }
+  onTestFinished(() => void vi.useRealTimers());
+  const { inbox, eventId, store } = await parked();
+  const csrf = "a".repeat(64);
+  const half = new URLSearchParams({ csrf, do: "replay", event: eventId }).toString();
+  const body = new ReadableStream<Uint8Array>({
+    start: (controller) => controller.enqueue(new TextEncoder().encode(half)),
+  });
+  const type = { "content-type": "application/x-www-form-urlencoded" };
+  const headers = { ...type, cookie: `stayhook-csrf=${csrf}` };
+  const init = { method: "POST", body, headers, duplex: "half" } as RequestInit;
+  let status: number | undefined;
+  const answered = inbox.fetch(new Request("https://ops.example/", init)).then((answer) => {
+    status = answer.status;
+  });
+  await vi.advanceTimersByTimeAsync(9900);
+  expect(status).toBeUndefined();
+  await vi.advanceTimersByTimeAsync(200);
+  await answered;
+  expect(status).toBe(408);
+  expect(await store.counts()).toMatchObject({ parked: 1 });
 });
 
 test("read only: no forms that change anything, and changes are refused", async () => {

@@ -1,20 +1,17 @@
-import { expect, it, vi } from "vitest";
+import { expect, it, onTestFinished, vi } from "vitest";
 import { createClock } from "../../src/sandbox/clock.ts";
 import { Recent } from "../../src/sandbox/sandbox-records.ts";
 
 it("the clock never goes back", () => {
   vi.useFakeTimers();
-  try {
-    const clock = createClock();
-    const start = Date.now();
-    clock.moveTo(start + 3_600_000);
-    clock.moveTo(start + 60_000);
-    expect(clock.now()).toBe(start + 3_600_000);
-    vi.advanceTimersByTime(1000);
-    expect(clock.now()).toBe(start + 3_601_000);
-  } finally {
-    vi.useRealTimers();
-  }
+  onTestFinished(() => void vi.useRealTimers());
+  const clock = createClock();
+  const start = Date.now();
+  clock.moveTo(start + 3_600_000);
+  clock.moveTo(start + 60_000);
+  expect(clock.now()).toBe(start + 3_600_000);
+  vi.advanceTimersByTime(1000);
+  expect(clock.now()).toBe(start + 3_601_000);
 });
 
 it("a recent list keeps the newest items in order", () => {
