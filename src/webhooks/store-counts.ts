@@ -6,31 +6,36 @@ const FRESH = 1000;
 /** The age at which a reading is renewed in the background, ms. Requests need not wait for the new reading. */
 const RENEW = 500;
 
-/** How many events a store has, and how long the oldest of them waits. */
-export interface CountsReading {
+interface Counted {
   readonly counts: Record<EventState, number>;
   /** How many of the scheduled events are due. They wait, too. */
   readonly scheduledDue: number;
+}
+
+/** How many events a store has, and how long the oldest of them waits. */
+export interface CountsReading extends Counted {
   /** ms; `undefined` if no event waits. */
   readonly oldestWaitingAge: number | undefined;
 }
 
-type Counted = Pick<EventStore<never>, "counts" | "oldestWaiting" | "scheduledDue">;
-
-/** Reads the counts of a store, once for all who need them: the backlog limit, the gauges of telemetry, and health. */
+/** Counts the events of a store, once for all who need it: the backlog limit, the gauges of telemetry, and health. */
 export class StoreCounts {
-  readonly #store: Counted;
-  #last: (CountsReading & { readonly at: number }) | undefined;
-  #reading: Promise<CountsReading> | undefined;
+  readonly #store: Pick<EventStore<never>, "counts" | "oldestWaiting" | "scheduledDue">;
+  #last: (Counted & { readonly at: number }) | undefined;
+  #reading: Promise<Counted> | undefined;
 
-  constructor(store: Counted) {
+  constructor(store: Pick<EventStore<never>, "counts" | "oldestWaiting" | "scheduledDue">) {
     this.#store = store;
   }
 
-  /** Resolves to a reading that is at most `maxAge` ms old. Rejects with the error of the store. */
+  /** Resolves to a reading whose counts are at most `maxAge` ms old. Rejects with the error of the store. */
   async read(maxAge: number = FRESH): Promise<CountsReading> {
-    if (this.#last && performance.now() - this.#last.at < maxAge) return this.#last;
-    return this.#renew();
+    const isFresh = this.#last && performance.now() - this.#last.at < maxAge;
+    const [{ counts, scheduledDue }, oldestWaitingAge] = await Promise.all([
+      isFresh ? this.#last! : this.#renew(),
+      this.#store.oldestWaiting(),
+    ]);
+    return { counts, scheduledDue, oldestWaitingAge };
   }
 
   /** Whether more than `most` events wait or are being handled. Returns a promise only if there is no fresh reading. */
@@ -42,22 +47,22 @@ export class StoreCounts {
     return age <= FRESH ? sum(this.#last!) > most : renewed!.then((waiting) => waiting > most);
   }
 
-  #renew(): Promise<CountsReading> {
+  #renew(): Promise<Counted> {
     this.#reading ??= this.#readNow().finally(() => {
       this.#reading = undefined;
     });
     return this.#reading;
   }
 
-  async #readNow(): Promise<CountsReading> {
+  async #readNow(): Promise<Counted> {
     const at = performance.now();
-    const [counts, oldestWaitingAge] = await Promise.all([this.#store.counts(), this.#store.oldestWaiting()]);
+    const counts = await this.#store.counts();
     const scheduledDue = counts.scheduled > 0 ? ((await this.#store.scheduledDue?.()) ?? 0) : 0;
-    this.#last = { at, counts, scheduledDue, oldestWaitingAge };
+    this.#last = { at, counts, scheduledDue };
     return this.#last;
   }
 }
 
-function sum({ counts: { pending, processing, retrying }, scheduledDue }: CountsReading): number {
+function sum({ counts: { pending, processing, retrying }, scheduledDue }: Counted): number {
   return pending + processing + retrying + scheduledDue;
 }
