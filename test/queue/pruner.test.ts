@@ -1,4 +1,4 @@
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
 import {
   advance,
   callbackFailed,
@@ -77,4 +77,5 @@ test("close waits for the current batch and begins no other", async () => {
   expect(closing.settled).toBe(true);
   await advance(DAY);
   expect(calls.prune).toBe(2);
+  expect(vi.getTimerCount()).toBe(0);
 });
