@@ -89,6 +89,8 @@ describe("a misspelled option", () => {
     expect(() => stay({}, { timezone: "UTC" } as object)).toThrow(
       "unknown option `timezone`; did you mean `timeZone`?",
     );
+    for (const given of [null, "UTC", ["UTC"]])
+      expect(() => stay({}, given as never)).toThrow("the options must be an object");
   });
 });
 
