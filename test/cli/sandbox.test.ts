@@ -79,7 +79,7 @@ describe("sandbox", () => {
     const [, id = ""] = /listing (\d+) \(Old Mill\)/.exec(stdout()) ?? [];
     await says(`publish ${id}`, /-> listings \S+ to \S+: 200 in/);
     await says(`hide ${id}`, "(Old Mill) is Hidden");
-    await says("list", /booking AB12 is Confirmed\nlisting [\s\S]*\(Old Mill\) is Hidden\n/);
+    await says("list", /booking AB13 is Confirmed\nlisting [\s\S]*\(Old Mill\) is Hidden\n/);
     expect(stdout()).not.toContain("s3cret");
   });
 
