@@ -1,12 +1,15 @@
+import { join } from "node:path";
 import { Converter } from "typedoc";
-import { subpaths } from "./subpaths.config.ts";
+import { subpaths } from "../../subpaths.config.ts";
+
+const root = join(import.meta.dirname, "../..");
 
 /** Names a module as users import it, `stayhook/sqlite`, and leaves out where in src a member stands. */
 function nameModules(app) {
   const names = new Map(Object.entries(subpaths).map(([name, path]) => [path, name]));
   app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
     for (const module of project.children ?? []) {
-      const file = (module.sources?.[0]?.fullFileName ?? "").slice(import.meta.dirname.length + 1);
+      const file = (module.sources?.[0]?.fullFileName ?? "").slice(root.length + 1);
       const name = names.get(file) ?? module.name;
       module.name = name === "index" ? "stayhook" : `stayhook/${name}`;
     }
@@ -17,9 +20,9 @@ function nameModules(app) {
 /** @type {Partial<import("typedoc").TypeDocOptions>} */
 export default {
   plugin: ["typedoc-plugin-markdown", "typedoc-vitepress-theme", nameModules],
-  entryPoints: Object.values(subpaths),
-  out: "docs/reference",
-  docsRoot: "docs",
+  entryPoints: Object.values(subpaths).map((path) => join(root, path)),
+  out: join(root, "docs/reference"),
+  docsRoot: join(root, "docs"),
   readme: "none",
   name: "API reference",
   excludePrivate: true,
