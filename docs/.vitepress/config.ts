@@ -1,9 +1,17 @@
 import { transformerTwoslash } from "@shikijs/twoslash";
+import type { Plugin } from "vite";
 import { defineConfig } from "vitepress";
 import llms from "vitepress-plugin-llms";
 import { exampleLinks } from "./example-links.ts";
 import { sidebar } from "./sidebar.ts";
 import { twoslashContext, twoslashOptions } from "./twoslash.ts";
+
+/** The tools are installed here and not beside the pages, so Vite does not find Vue. Node does, from where it runs the pages. */
+const vueForNode: Plugin = {
+  name: "vue-for-node",
+  config: (_, { isSsrBuild }) =>
+    isSsrBuild ? { build: { rollupOptions: { external: ["vue", "vue/server-renderer"] } } } : undefined,
+};
 
 export default defineConfig({
   title: "stayhook",
@@ -31,6 +39,6 @@ export default defineConfig({
     search: { provider: "local" },
   },
   vite: {
-    plugins: [llms({ ignoreFiles: ["reference/**", "examples/**"] })],
+    plugins: [llms({ ignoreFiles: ["reference/**", "examples/**"] }), vueForNode],
   },
 });

@@ -15,7 +15,8 @@ import { Hono } from "hono";
 import Koa from "koa";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { Browser, inboxOf, serve, servedInboxOf } from "../../console/support.ts";
+import { Browser, inboxOf, servedInboxOf } from "../../console/support.ts";
+import { serve } from "../../support/serve.ts";
 
 /** Starts the example's console with two events, and a browser that is signed in. */
 async function example() {
