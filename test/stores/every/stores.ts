@@ -187,8 +187,8 @@ const redis: Kind = {
   isTransactional: false,
   async create() {
     const { redisStore } = await import("../../../src/stores/redis/index.ts");
-    const prefix = unique();
-    cleanUps.push(() => deleteKeys(urls.redis!, `{${prefix}`));
+    redisPrefix ??= deletedPrefix();
+    const prefix = `${redisPrefix}_${randomBytes(6).toString("hex")}`;
     return {
       place: { name: "Redis", url: urls.redis!, schema: prefix },
       open: ({ url = urls.redis, commandTimeout } = {}) =>
@@ -197,6 +197,15 @@ const redis: Kind = {
     };
   },
 };
+
+let redisPrefix: string | undefined;
+
+/** Deletes the keys of all places at once, because that takes a scan of all keys of the server. */
+function deletedPrefix(): string {
+  const prefix = unique();
+  cleanUps.push(() => deleteKeys(urls.redis!, `{${prefix}`));
+  return prefix;
+}
 
 const kinds: readonly Kind[] = [memory, sqlite, postgres, mysqlKind, redis];
 
