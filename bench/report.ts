@@ -23,6 +23,8 @@ export interface Section {
   readonly name: string;
   readonly title: string;
   readonly text: string;
+  /** What the goals mean. Goals are printed and not written: users compare figures, and CONTRIBUTING.md names missed goals. */
+  readonly goals?: string;
   readonly columns: readonly string[];
   readonly rows: readonly Row[];
   readonly plot?: boolean;
@@ -32,14 +34,19 @@ const docs = new URL("../docs/", import.meta.url);
 const file = new URL("benchmarks.md", docs);
 
 export function print(section: Section): void {
-  console.log(`\n${markdownOf(section)}`);
+  const { text, goals = "" } = section;
+  console.log(`\n${markdownOf({ ...section, text: `${text} ${goals}`.trim() })}`);
 }
 
 /** Writes sections into the document, each between its markers. */
 export function write(sections: readonly Section[]): void {
   let document = replaced(readFileSync(file, "utf8"), "machine", machine());
   for (const section of sections) {
-    document = replaced(document, section.name, markdownOf(section));
+    document = replaced(
+      document,
+      section.name,
+      markdownOf(section, (column) => !column.includes("goal")),
+    );
     if (!section.plot) continue;
     mkdirSync(new URL("images/", docs), { recursive: true });
     writeFileSync(new URL(`images/bench-${section.name}.svg`, docs), plot(section));
@@ -55,9 +62,11 @@ function replaced(document: string, name: string, text: string): string {
   return `${document.slice(0, from)}${begin}\n\n${text}\n${document.slice(to)}`;
 }
 
-function markdownOf({ name, title, text, columns, rows, plot: isPlotted }: Section): string {
+function markdownOf(section: Section, isShown: (column: string) => boolean = () => true): string {
+  const { name, title, text, columns, rows, plot: isPlotted } = section;
   const lines = rows.map((row) => {
-    const cells = [row.ratio.toFixed(2), goalText(row), ...row.figures];
+    const all = [row.ratio.toFixed(2), goalText(row), ...row.figures];
+    const cells = all.filter((_, index) => isShown(columns[index]!));
     const shown = row.ours
       ? [`**${row.label}**`, `**${cells[0]}**`, ...cells.slice(1)]
       : [row.label, ...cells];
@@ -65,8 +74,8 @@ function markdownOf({ name, title, text, columns, rows, plot: isPlotted }: Secti
   });
   return [
     ...[`## ${title}`, "", text, ""],
-    `| contestant | ${columns.join(" | ")} |`,
-    `|---|${columns.map(() => "---:|").join("")}`,
+    `| contestant | ${columns.filter(isShown).join(" | ")} |`,
+    `|---|${"---:|".repeat(columns.filter(isShown).length)}`,
     ...[...lines, ""],
     ...(isPlotted ? [`![${title}: the ratios as bars](images/bench-${name}.svg)`, ""] : []),
   ].join("\n");
