@@ -23,7 +23,7 @@ export interface Section {
   readonly name: string;
   readonly title: string;
   readonly text: string;
-  /** What the goals mean. Goals are printed and not written: users compare figures, and CONTRIBUTING.md names missed goals. */
+  /** What the goals mean. A run prints goals, and writes only figures: CONTRIBUTING.md lists the goals. */
   readonly goals?: string;
   readonly columns: readonly string[];
   readonly rows: readonly Row[];

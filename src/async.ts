@@ -13,7 +13,7 @@ export function idleTimer(callback: () => void, ms: number): Timer {
 /** Node's own function, also while a test fakes timers. It is `undefined` in runtimes that do not have it. */
 const setImmediate = globalThis.setImmediate as typeof globalThis.setImmediate | undefined;
 
-/** Calls back when the event loop has read the sockets, or at the end of this turn in a runtime without `setImmediate`. */
+/** Calls back when the event loop has read the sockets. Without `setImmediate`, calls back at the end of this turn. */
 export function inNextTurn(callback: () => void): void {
   if (setImmediate) setImmediate(callback);
   else queueMicrotask(callback);

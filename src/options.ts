@@ -58,20 +58,26 @@ export function integerFrom(least: number, most: number, error: string) {
 /**
  * Makes a schema for a duration: a number of ms from `least` to `most`, or a text such as `"30s"`. Gives the ms. Unlike
  * `z.number()`, it allows `Infinity`.
+ *
+ * @param problem - what is wrong with a number outside the limits
  */
-export function durationFrom(least: number, most: number, number = `must be ms from ${least} to ${most}`) {
+export function durationFrom(least: number, most: number, problem = `must be ms from ${least} to ${most}`) {
   return z.unknown().transform((given, context): number => {
     const ms = typeof given === "string" ? parseDuration(given) : given;
     if (typeof ms === "number" && ms >= least && ms <= most) return ms;
-    context.addIssue(`${number}, or a duration such as "30s", "24h" or "7d"`);
+    context.addIssue(`${problem}, or a duration such as "30s", "24h" or "7d"`);
     return z.NEVER;
   });
 }
 
+/** Makes a schema for an option that may be left out or `null`. */
+export function or<T>(schema: z.ZodType<T>, byDefault: T) {
+  return schema.nullish().transform((given) => given ?? byDefault);
+}
+
 /** Makes a schema for a duration of at least 1 ms for which a timer can wait. Gives whole ms. */
 export function timerFrom(byDefault: number) {
-  const given = durationFrom(1, MAX_TIMER).transform(Math.round).optional();
-  return given.transform((ms) => ms ?? byDefault);
+  return durationFrom(1, MAX_TIMER).transform(Math.round).default(byDefault);
 }
 
 export function abortSignal() {

@@ -6,7 +6,7 @@ import { exampleLinks } from "./example-links.ts";
 import { sidebar } from "./sidebar.ts";
 import { twoslashContext, twoslashOptions } from "./twoslash.ts";
 
-/** The tools are installed here and not beside the pages, so Vite does not find Vue. Node does, from where it runs the pages. */
+/** The tools are installed here and not beside the pages, so Vite does not find Vue. Node finds it when it runs the pages. */
 const vueForNode: Plugin = {
   name: "vue-for-node",
   config: (_, { isSsrBuild }) =>

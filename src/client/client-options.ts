@@ -79,7 +79,10 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
         listing?: StandardSchema<L> | undefined;
       }
     | undefined;
-  /** The time limit of each attempt, with the token, redirects and the body: ms, or a text such as `"30s"`. Default `"10s"`. */
+  /**
+   * The time limit of each attempt, including the token, redirects and the body: ms, or a text such as `"30s"`. Default
+   * `"10s"`.
+   */
   timeout?: number | string | undefined;
   /** The largest number of retries of a request. Default 2. */
   maxRetries?: number | undefined;

@@ -69,6 +69,7 @@ export class Queue<Tx> {
   readonly #claiming = new Set<Promise<void>>();
   /** Resolves at the next change of the fields above, and when an event may be due. */
   #changed = Promise.withResolvers<void>();
+  /** Whether `#changed` resolves in the next turn. */
   #isChanging = false;
   /** Counts the ends of attempts. The next event of a record may be due after an end. */
   #endings = 0;
@@ -437,17 +438,25 @@ export class Queue<Tx> {
     this.#change();
   }
 
-  /** Resolves `#changed`. While many attempts run, waits for the next turn: the attempts that end until then share a claim. */
+  /**
+   * Resolves `#changed`. While many attempts run, waits for the next turn of the event loop, so that the attempts that
+   * end in this turn share one claim.
+   */
   #change(): void {
     if (this.#isChanging) return;
-    this.#isChanging = true;
-    const tell = (): void => {
-      this.#isChanging = false;
-      const { resolve } = this.#changed;
-      this.#changed = Promise.withResolvers();
-      resolve();
-    };
-    if (this.#running.size < MANY) tell();
-    else inNextTurn(tell);
+    if (this.#running.size < MANY) this.#resolveChanged();
+    else {
+      this.#isChanging = true;
+      inNextTurn(() => {
+        this.#isChanging = false;
+        this.#resolveChanged();
+      });
+    }
+  }
+
+  #resolveChanged(): void {
+    const { resolve } = this.#changed;
+    this.#changed = Promise.withResolvers();
+    resolve();
   }
 }

@@ -2,7 +2,7 @@ import * as z from "zod";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
-import { callable, check, durationFrom, integerFrom, logger, optionsObject } from "../options.ts";
+import { callable, check, durationFrom, integerFrom, logger, optionsObject, or } from "../options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/events.ts";
@@ -139,9 +139,7 @@ const DAY = 24 * 60 * 60_000;
 
 const schema = () =>
   optionsObject({
-    every: durationFrom(1, Number.MAX_SAFE_INTEGER)
-      .nullish()
-      .transform((every) => every ?? DAY),
+    every: or(durationFrom(1, Number.MAX_SAFE_INTEGER), DAY),
     expectedEndpoints: z.unknown().optional().transform(expectedUrls),
     concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
     baseline: z.boolean({ error: "must be true or false" }).default(true),

@@ -41,8 +41,8 @@ export type SandboxObservation =
 type Wait = number | string;
 
 /**
- * How the sandbox delivers notifications. The seed determines all random choices. A duration is a number of ms, or a text
- * such as `"30s"`.
+ * How the sandbox delivers notifications. The seed determines all random choices. A duration is a number of ms, or a
+ * text such as `"30s"`.
  */
 export interface SandboxDeliveryOptions {
   /** The number of extra deliveries of each notification, 0 to 100. With 1, each one arrives twice. Default 0. */
@@ -90,7 +90,9 @@ export interface SandboxFault {
   readonly status?: number | undefined;
   /** The `Retry-After` header of an answer with `status`: seconds, or a text such as an HTTP date. */
   readonly retryAfter?: number | string | undefined;
-  /** The wait before the answer: ms, or a text such as `"3s"`. If you give a range, each request has its own random wait. */
+  /**
+   * The wait before the answer: ms, or a text such as `"3s"`. If you give a range, each request has its own random wait.
+   */
   readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
   /** Breaks the connection in the middle of the answer's body. Without `status`, the request still takes effect. */
   readonly cutOff?: boolean | undefined;

@@ -17,6 +17,7 @@ import {
   oneOf,
   option,
   optionsObject,
+  or,
 } from "../options.ts";
 import { defaultBackoff, safeBackoff } from "../queue/retries.ts";
 import type { Backoff, Policy } from "../queue/work.ts";
@@ -192,10 +193,6 @@ const onSchema = () =>
         context.addIssue({ code: "custom", path: [type], message: "must be a function" });
     }
   });
-
-/** Makes a schema for an option that may be left out or `null`. */
-const or = <T>(schema: z.ZodType<T>, byDefault: T) =>
-  schema.nullish().transform((given) => given ?? byDefault);
 
 const duration = (byDefault: number, least: number, most: number) => or(durationFrom(least, most), byDefault);
 

@@ -21,6 +21,8 @@ import {
 
 useFakeTime();
 
+/** Taken before the timers are faked. */
+const setRealImmediate = setImmediate;
 const noSubscription = { subscribe: () => undefined };
 
 describe("concurrency", () => {
@@ -45,6 +47,18 @@ describe("concurrency", () => {
     await advance((40 / most) * 10 - 1);
     expect([seen, ran.length]).toEqual([most, 40]);
   });
+});
+
+test("attempts that end in one turn of the event loop share a claim", async () => {
+  const ends: (() => void)[] = [];
+  const work = () => new Promise<typeof done>((resolve) => ends.push(() => resolve(done)));
+  const { ran, calls } = await startedQueue(idsOf(80), { concurrency: 40, work });
+  const { claim: before } = calls;
+  // Each end is an event of its own in the loop, as the answers of the platform are.
+  for (const end of ends.splice(0)) setRealImmediate(end);
+  for (let turn = 0; turn < 5; turn += 1) await advance(0);
+  expect(ran.length).toBe(80);
+  expect(calls.claim - before).toBeLessThanOrEqual(2);
 });
 
 test("retries and new events wait in one line", async () => {

@@ -367,7 +367,6 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return counts;
   }
 
-  /** One pass without lists: the backlog limit asks twice a second, while notifications wait for their answer. */
   protected async doOldestWaiting(): Promise<number | undefined> {
     const now = this.#now();
     let since = Number.POSITIVE_INFINITY;
@@ -378,10 +377,13 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return since === Number.POSITIVE_INFINITY ? undefined : Math.max(0, now - since);
   }
 
+  /** Makes no list: the backlog limit asks twice a second, while notifications wait for their answer. */
   protected async doScheduledDue(): Promise<number> {
     const now = this.#now();
-    return [...this.#events.values()].filter(({ state, dueAt }) => state === "scheduled" && dueAt! <= now)
-      .length;
+    let count = 0;
+    for (const { state, dueAt } of this.#events.values())
+      if (state === "scheduled" && dueAt! <= now) count += 1;
+    return count;
   }
 
   protected async doLastReceivedAt(): Promise<number | undefined> {

@@ -14,7 +14,10 @@ export interface MysqlStoreOptions {
   readonly url?: string | undefined;
   /** Your own pool of `mysql2/promise`. `store.close()` leaves the pool open. */
   readonly pool?: Pool | undefined;
-  /** The time between two polls for events of other processes: ms, or a text such as `"1s"`. Default 1000. MySQL has no notifications. */
+  /**
+   * The time between two polls for events of other processes: ms, or a text such as `"1s"`. Default 1000. MySQL has no
+   * notifications.
+   */
   readonly pollInterval?: number | string | undefined;
   /** The maximum number of connections in the store's own pool. Default 5. */
   readonly maxConnections?: number | undefined;

@@ -23,9 +23,8 @@ export interface SqliteStoreOptions {
    */
   readonly durability?: "power-loss" | "process-crash" | undefined;
   /**
-   * How long a call waits for a locked file: ms, or a text such as `"5s"`. Default 5000. `sqliteStore()` blocks the event
-   * loop during this wait.
-   * The methods of the store do not block the event loop.
+   * How long a call waits for a locked file: ms, or a text such as `"5s"`. Default 5000. `sqliteStore()` blocks the
+   * event loop during this wait. The methods of the store do not block the event loop.
    */
   readonly busyTimeout?: number | string | undefined;
 }
@@ -69,9 +68,7 @@ export function sqliteStore(
 const schema = () =>
   optionsObject({
     durability: oneOf("power-loss", "process-crash").default("power-loss"),
-    busyTimeout: durationFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more")
-      .optional()
-      .transform((ms) => ms ?? 5000),
+    busyTimeout: durationFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more").default(5000),
   });
 
 function problemWithDatabase(database: unknown): string | undefined {
