@@ -46,6 +46,11 @@ export class Alarm {
   }
 }
 
+/** Whether a value can be awaited: a promise, or a lazy query of an ORM, which runs only when something awaits it. */
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { readonly then?: unknown } | null | undefined)?.then === "function";
+}
+
 /** Settles like `promise`, or resolves to `undefined` after `ms`. Then ignores how `promise` settles. */
 export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: Timer | undefined;

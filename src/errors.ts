@@ -51,6 +51,16 @@ export class InvalidWriteError extends StayhookError {
   override readonly code = "invalid_write" as const;
 }
 
+/** Returns the kind of a wrong value for a message, such as `a string` or `undefined`. Never shows the value itself. */
+export function describeKind(value: unknown): string {
+  if (value === undefined || value === null) return String(value);
+  if (Array.isArray(value)) return "a list";
+  if (value === "") return "an empty string";
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? "an invalid Date" : "a Date";
+  if (Number.isNaN(value)) return "NaN";
+  return typeof value === "object" ? "an object" : `a ${typeof value}`;
+}
+
 /** Returns a text such as `endpoints.bookings: must be https`. Omits the field if the message already names it. */
 export function describeIssue({ path, message }: Issue): string {
   const field = path.join(".");

@@ -36,6 +36,7 @@ export {
 } from "./models/records.ts";
 export { topics } from "./models/topics.ts";
 export type { DrainResult } from "./queue/drain.ts";
+export type { PauseScope } from "./queue/work.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
 export type {
@@ -61,4 +62,10 @@ export type { Observation, Telemetry } from "./webhooks/observability.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { ProcessingError } from "./webhooks/processing/process-now.ts";
 export { sharedSecret, type Verify } from "./webhooks/receiving/verify.ts";
-export type { EventTimers, RecordTimers } from "./webhooks/timers.ts";
+export {
+  type BookingStay,
+  type StayChange,
+  type StayChangeOptions,
+  stayChange,
+} from "./webhooks/stay-change.ts";
+export type { EventTimers, RecordTimers, TimerOptions } from "./webhooks/timers.ts";

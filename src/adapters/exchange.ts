@@ -155,7 +155,10 @@ function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Reques
   const { method = "GET" } = request;
   const scheme = (request.socket as { readonly encrypted?: boolean }).encrypted ? "https" : "http";
   const path = given.url ?? request.url ?? "";
-  const url = `${scheme}://${request.headers.host ?? "localhost"}${path.startsWith("/") ? path : "/"}`;
+  const { host = "localhost" } = request.headers;
+  // Such a character ends the host in a URL, so that the client would choose the path or query that `authorize` sees.
+  if (/[/?#@\\]/.test(host)) return undefined;
+  const url = `${scheme}://${host}${path.startsWith("/") ? path : "/"}`;
   if (!URL.canParse(url)) return undefined;
   const headers = new Headers();
   for (const [name, value = ""] of Object.entries(request.headers))

@@ -1,7 +1,7 @@
 import { withTimeout } from "../async.ts";
-import type { ReceiveContext } from "../webhooks/handler.ts";
 import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
+import type { ReceiveContext } from "../webhooks/request-context.ts";
 import type { AdapterOptions } from "./exchange.ts";
 import { assertHandler } from "./handlers.ts";
 

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { Sandbox } from "../sandbox/sandbox.ts";
-import type { SandboxBooking, SandboxListing } from "../sandbox/sandbox-records.ts";
+import type { SandboxBooking } from "../sandbox/sandbox-bookings.ts";
+import type { SandboxListing } from "../sandbox/sandbox-listings.ts";
 import { type Verb, verbs } from "../sandbox/verbs.ts";
 import type { Invocation } from "./command.ts";
 import { linesOf } from "./lines.ts";

@@ -4,6 +4,10 @@ import { type Invocation, type Option, type Options, UsageError } from "./comman
 import { linesOf } from "./lines.ts";
 import type { Io } from "./output.ts";
 
+/** The next step for an account without a webhook configuration. */
+export const howToMakeConfig =
+  "To make one, set STAYHOOK_ENDPOINT to your public URL and run: npx stayhook config ensure";
+
 // An endpoint's URL usually holds a secret, and other users of the machine can read a process's arguments. So the URL
 // can also come from stdin or from an environment variable.
 

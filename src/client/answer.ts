@@ -6,7 +6,7 @@ import {
   NotFoundError,
   ResponseValidationError,
 } from "./client-errors.ts";
-import { type Redactor, redactor } from "./redact.ts";
+import { mostShown, type Redactor, redactor } from "./redact.ts";
 
 /** The body of an answer. */
 export interface Body {
@@ -14,6 +14,8 @@ export interface Body {
   readonly value: unknown;
   /** `cut` is the text of a body that was longer than {@link maxBodyBytes}, so that its end is missing. */
   readonly kind: "json" | "text" | "cut" | "empty";
+  /** The text of a JSON body that is too long for an error to show as JSON. */
+  readonly long?: string;
 }
 
 /** An answer whose body has been read. */
@@ -52,18 +54,29 @@ export class Answer implements Exchange {
       throw APIError.of(this.#errorInit(describeRedirect(response)));
   }
 
-  /** Makes the error for an unexpected body. */
+  /**
+   * Makes the error for an unexpected body.
+   *
+   * @param options - `secrets` are secrets of the body, which the error must not show either
+   */
   invalid(
     issues: readonly Issue[],
-    options: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
+    {
+      secrets = [],
+      ...options
+    }: {
+      readonly cause?: unknown;
+      readonly valid?: readonly unknown[];
+      readonly secrets?: readonly string[];
+    } = {},
   ): ResponseValidationError {
-    const { method, path, secrets } = this.#asked;
-    const redact = redactor(secrets);
+    const { method, path } = this.#asked;
+    const redact = redactor([...this.#asked.secrets, ...secrets]);
     const whole = this.#problem(redact);
     return new ResponseValidationError(
       `${method} ${path}`,
       whole === undefined ? redact.issues(issues) : [{ path: [], message: whole }],
-      redact.json(this.body.value),
+      this.#shownBody(redact),
       options,
     );
   }
@@ -98,13 +111,18 @@ export class Answer implements Exchange {
     );
   }
 
-  #errorInit(detail: string | undefined): APIErrorInit {
+  #shownBody(redact: Redactor): unknown {
+    const { value, long } = this.body;
+    return long === undefined ? redact.json(value) : redact.text(long);
+  }
+
+  #errorInit(detail = messageIn(this.body.value)): APIErrorInit {
     const { method, path, secrets } = this.#asked;
     const redact = redactor(secrets);
     return {
       status: this.response.status,
       headers: redact.headers(this.response.headers),
-      body: redact.json(this.body.value),
+      body: this.#shownBody(redact),
       method,
       path,
       detail: detail === undefined ? undefined : redact.text(detail),
@@ -131,7 +149,8 @@ export async function readBody(body: BodyReader | string): Promise<Body> {
   const text = typeof body === "string" ? body : await readText(body);
   if (typeof text !== "string") return text;
   try {
-    return { value: JSON.parse(text), kind: "json" };
+    const value: unknown = JSON.parse(text);
+    return text.length > mostShown ? { value, kind: "json", long: text } : { value, kind: "json" };
   } catch {
     return text.trim() === "" ? { value: undefined, kind: "empty" } : { value: text, kind: "text" };
   }

@@ -22,7 +22,10 @@ export class APIError extends StayhookError {
   readonly status: number;
   /** The headers of the answer. */
   readonly headers: Headers;
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
+  /**
+   * The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. A body over 64 KiB
+   * is the start of its text.
+   */
   readonly body: unknown;
   /** The request's id, from `x-request-id` or a similar header. The platform's support will ask for this id. */
   readonly requestId: string | undefined;
@@ -161,7 +164,10 @@ export class ResponseValidationError extends StayhookError {
   override readonly code = "invalid_response" as const;
   /** The problems, one for each wrong part of the body. */
   readonly issues: readonly Issue[];
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
+  /**
+   * The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. A body over 64 KiB
+   * is the start of its text.
+   */
   readonly body: unknown;
   /** The valid rows of a list, in the form that `listings.list()` returns. Empty if the call reads no list. */
   readonly valid: readonly unknown[];
@@ -181,7 +187,7 @@ export class ResponseValidationError extends StayhookError {
     const shown = issues.slice(0, 3).map(describeIssue).join("; ");
     const more = issues.length > 3 ? `; for ${issues.length - 3} more, see error.issues` : "";
     // The limit leaves room for the start of a body that is not JSON.
-    super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown, 300)}${more}`, options);
+    super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown, 600)}${more}`, options);
     this.issues = issues;
     this.body = body;
     this.valid = valid;

@@ -57,16 +57,18 @@ export interface ListPage {
 export interface ClientOptions<B extends Booking = Booking, L extends Listing = Listing> extends Observers {
   /**
    * The URL of the platform's API: https, or http on a loopback host. A path in the URL is a prefix for all requests.
-   * Default: the environment variable `STAYHOOK_BASE_URL`.
+   * Must not end in `/v2`, which the client adds. Default, only if you leave the option out: the environment variable
+   * `STAYHOOK_BASE_URL`.
    */
-  baseUrl?: string | URL | undefined;
+  baseUrl?: string | URL;
   /** Allows http for any host. Default `false`: with http, anyone on the network path could read the token. */
   allowInsecureHttp?: boolean | undefined;
   /**
-   * The token, or a function that gives it. The client and its errors never show the token. Default: the environment
-   * variable `STAYHOOK_ACCESS_TOKEN`.
+   * The token, or a function that gives it. The client and its errors never show the token. Default, only if you leave
+   * the option out: the environment variable `STAYHOOK_ACCESS_TOKEN`. `undefined` is an error, because it is probably the
+   * value of a misspelt environment variable.
    */
-  accessToken?: AccessToken | undefined;
+  accessToken?: AccessToken;
   /**
    * Your own schemas for records, for example with more fields. Any library that follows Standard Schema works. The
    * outputs of the schemas must extend {@link Booking} and {@link Listing}.
@@ -187,27 +189,43 @@ const clientSchema = () =>
     telemetry: option<Observers>(problemWithTelemetry).optional(),
   });
 
-/** Makes the issue of an option that may also come from an environment variable. */
-function issueOf(option: string, given: unknown, problem: string, variable: string): Issue {
-  return { path: [option], message: given === undefined ? `${problem}. Or set ${variable}` : problem };
+/**
+ * Makes the issue of an option that may also come from an environment variable.
+ *
+ * @param given - the options, or `{}`
+ */
+function issueOf(option: "baseUrl" | "accessToken", given: object, problem: string, variable: string): Issue {
+  if (!(option in given)) return { path: [option], message: `${problem}. Or set ${variable}` };
+  // A misspelt environment variable must not become the default, which may belong to another account.
+  return {
+    path: [option],
+    message: isUndefined(given, option) ? `${problem}, not undefined. ${leaveOut(variable)}` : problem,
+  };
 }
+
+const leaveOut = (variable: string) =>
+  `Is the name of your environment variable right? To use ${variable}, leave the option out`;
+
+const isUndefined = (given: object, option: string) =>
+  option in given && (given as Readonly<Record<string, unknown>>)[option] === undefined;
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
   const given: ClientOptions<B, L> = Object(options);
-  const {
-    baseUrl = environmentVariable("STAYHOOK_BASE_URL"),
-    accessToken = environmentVariable("STAYHOOK_ACCESS_TOKEN"),
-  } = given;
+  // Only an option that is left out has its default in the environment.
+  const orVariable = <T>(option: "baseUrl" | "accessToken", value: T, variable: string) =>
+    option in given ? value : environmentVariable(variable);
+  const baseUrl = orVariable("baseUrl", given.baseUrl, "STAYHOOK_BASE_URL");
+  const accessToken = orVariable("accessToken", given.accessToken, "STAYHOOK_ACCESS_TOKEN");
   const url = checkBaseUrl(baseUrl, given.allowInsecureHttp === true);
   const problem = typeof accessToken === "function" ? undefined : problemWithToken(accessToken);
   const before: Issue[] = [];
-  if (typeof url === "string") before.push(issueOf("baseUrl", given.baseUrl, url, "STAYHOOK_BASE_URL"));
+  if (typeof url === "string") before.push(issueOf("baseUrl", given, url, "STAYHOOK_BASE_URL"));
   if (problem !== undefined)
     before.push(
       issueOf(
         "accessToken",
-        given.accessToken,
+        given,
         problem.replace("a string", "a string or a function"),
         "STAYHOOK_ACCESS_TOKEN",
       ),

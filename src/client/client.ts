@@ -60,7 +60,7 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
 
   /**
    * Makes a client with the options of this client, of which the given options replace some. An option that is
-   * `undefined` gets its default.
+   * `undefined` gets its default, except `baseUrl` and `accessToken`, for which `undefined` is an error.
    *
    * @throws InvalidArgumentError naming each option that is wrong
    * @example
@@ -207,9 +207,8 @@ function listingsResource<L extends Listing>(
   return {
     list: (options) => listPromise((query) => readPage(options, query), options, settings),
     get: (listingId, options) => {
-      const id = toInteger(listingId) ?? Number.NaN;
-      const read = readers.record(model, id);
-      return callEndpoint(http, "GET", path`/v2/listings/${{ listingId: id }}`, read, options);
+      const read = readers.record(model, toInteger(listingId) ?? Number.NaN);
+      return callEndpoint(http, "GET", path`/v2/listings/${{ listingId }}`, read, options);
     },
   };
 }

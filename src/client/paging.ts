@@ -1,5 +1,5 @@
 import { check } from "../options.ts";
-import { isObject, type Page, toNumber } from "./answer-body.ts";
+import type { Page } from "./answer-body.ts";
 import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {
   type ListPage,
@@ -9,6 +9,7 @@ import {
   type Settings,
 } from "./client-options.ts";
 import { searchOf } from "./http.ts";
+import { isObject, plainName, toNumber } from "./json.ts";
 
 const maxPages = 1_000;
 
@@ -153,33 +154,57 @@ export function setListFacts<T extends object>(list: T, known: ListFacts): T {
   return list;
 }
 
-/** The hint of a field: more rows exist (`more`), no more rows exist (`all`), or the page is full (`full`). */
-type Sign = "more" | "all" | "full" | undefined;
+/** The hint of a field: more rows exist (`more`), no more rows exist (`all`), or nobody can tell (`maybe`). */
+type Sign = "more" | "all" | "maybe" | undefined;
 
 // The usual names of paging fields, in lower case and without separators.
 const signs: readonly [names: string, sign: (value: unknown, rows: number) => Sign][] = [
   [
-    "next nextpage nextcursor nextpagetoken nexttoken nexturl hasmore hasnext hasnextpage continuationtoken",
-    (value) => (value && value !== "false" ? "more" : "all"),
+    `next nextpage nextcursor nextpagetoken nexttoken nexturl nextlink odatanextlink nexthref nextpageurl nextoffset
+    nextkey nextmarker continuationtoken hasmore hasnext hasnextpage hasmoreitems hasmoreresults moreavailable
+    moreresults istruncated`,
+    (value) => (value && value !== "false" && !(toNumber(value) <= 0) ? "more" : "all"),
+  ],
+  ["last islast islastpage lastpage complete iscomplete", (value) => lastSigns.get(String(value))],
+  // The last page of some APIs has a cursor, too.
+  ["cursor endcursor after", (cursor) => (cursor && typeof cursor !== "object" ? "maybe" : undefined)],
+  [
+    "remaining remainingitems remainingcount remainingresults itemsremaining",
+    (left) => (toNumber(left) > 0 ? "more" : toNumber(left) === 0 ? "all" : undefined),
   ],
   [
     "totalpages pagecount pages lastpage totalpagecount",
     (pages) => (toNumber(pages) > 1 ? "more" : undefined),
   ],
   [
-    "total totalcount totalitems totalresults totalelements totalrecords",
+    "total totalcount totalitems totalresults totalelements totalrecords odatacount",
     (total, rows) => (toNumber(total) > rows ? "more" : toNumber(total) === rows ? "all" : undefined),
   ],
   // In some APIs, `count` is the number of rows on the page, so a `count` equal to `rows` is no hint.
   ["count", (count, rows) => (toNumber(count) > rows ? "more" : undefined)],
   [
     "limit pagesize perpage pagelimit",
-    (limit, rows) => (toNumber(limit) > 0 && toNumber(limit) <= rows ? "full" : undefined),
+    (limit, rows) => (toNumber(limit) > 0 && toNumber(limit) <= rows ? "maybe" : undefined),
   ],
 ];
-const signOf = new Map(signs.flatMap(([names, sign]) => names.split(" ").map((name) => [name, sign])));
+const lastSigns = new Map<string, Sign>([
+  ["false", "more"],
+  ["true", "all"],
+]);
 
-const holders = /^(meta(data)?|pagination|paging|pageinfo|page|links|data|cursor)$/;
+/** Returns the first sign that a rule finds in a field. Two rules know `lastPage`: a flag, or a number. */
+function signOf(name: string, value: unknown, rows: number): Sign {
+  for (const sign of rulesOf.get(plainName(name)) ?? []) {
+    const found = sign(value, rows);
+    if (found) return found;
+  }
+  return undefined;
+}
+const rulesOf = new Map<string, ((value: unknown, rows: number) => Sign)[]>();
+for (const [names, sign] of signs)
+  for (const name of names.split(/\s+/)) rulesOf.set(name, [...(rulesOf.get(name) ?? []), sign]);
+
+const holders = /^(meta(data)?|pagination|paging|pageinfo|page|links|data|cursors?)$/;
 
 /**
  * Returns the name of the field or header that hints at further pages, or `undefined` if there is no hint.
@@ -189,22 +214,32 @@ const holders = /^(meta(data)?|pagination|paging|pageinfo|page|links|data|cursor
 export function pagingHint(body: unknown, headers: Headers, rows: number): string | undefined {
   if (/rel\s*=\s*"?[^",;]*\bnext\b/i.test(headers.get("link") ?? "")) return "the Link header";
   const found = [...fieldsOf(body), ...headersOf(headers)].map(
-    ([name, value, shown]) => [signOf.get(plain(name))?.(value, rows), shown] as const,
+    ([name, value, shown]) => [signOf(name, value, rows), shown] as const,
   );
+  found.push([rangeSign(headers.get("content-range") ?? ""), "the Content-Range header"]);
   const shownBy = (sign: Sign) => found.find(([each]) => each === sign)?.[1];
-  return shownBy("more") ?? (shownBy("all") === undefined ? shownBy("full") : undefined);
+  return shownBy("more") ?? (shownBy("all") === undefined ? shownBy("maybe") : undefined);
+}
+
+/** Reads a `Content-Range` header, such as `listings 0-24/100`. */
+function rangeSign(range: string): Sign {
+  const [, end, total] = /\d+\s*-\s*(\d+)\s*\/\s*(\d+|\*)/.exec(range) ?? [];
+  if (end === undefined) return undefined;
+  if (total === "*") return "maybe";
+  return Number(total) > Number(end) + 1 ? "more" : "all";
 }
 
 type Field = readonly [name: string, value: unknown, shown: string];
 
 /** Returns the fields of a body and of its paging objects, such as `meta`, which may be nested two levels deep. */
-function fieldsOf(body: unknown, levels = 2): Field[] {
+function fieldsOf(body: unknown, levels = 2, isHolder = false): Field[] {
   if (!isObject(body)) return [];
-  const entries = Object.entries(body);
-  const held = levels === 0 ? [] : entries.filter(([name]) => holders.test(plain(name)));
+  // Outside of a paging object, `after` is the newer part of a pair.
+  const entries = Object.entries(body).filter(([name]) => isHolder || name !== "after");
+  const held = levels === 0 ? [] : entries.filter(([name]) => holders.test(plainName(name)));
   return [
     ...entries.map(([name, value]): Field => [name, value, `\`${name}\``]),
-    ...held.flatMap(([, value]) => fieldsOf(value, levels - 1)),
+    ...held.flatMap(([name, value]) => fieldsOf(value, levels - 1, plainName(name) !== "data")),
   ];
 }
 
@@ -212,8 +247,4 @@ function headersOf(headers: Headers): Field[] {
   return [...headers]
     .filter(([name]) => name.startsWith("x-"))
     .map(([name, value]) => [name.slice(2), value, `the ${name} header`]);
-}
-
-function plain(name: string): string {
-  return name.toLowerCase().replace(/[^a-z]/g, "");
 }

@@ -2,8 +2,14 @@ import type { Issue } from "../errors.ts";
 
 const blot = "[redacted]";
 
+/** The length to which a text is cut before its secrets are removed: a search in megabytes would block the process. */
+export const mostShown = 64 * 1024;
+/** The most characters that an encoding makes of a character. The longest is that of a URL, such as `%E2%82%AC`. */
+const longestForm = 9;
+
 /** Removes secrets from texts and objects that come from outside. */
 export interface Redactor {
+  /** Also cuts a text that is longer than {@link mostShown}. */
   text(text: string): string;
   /** Removes secrets from the strings and property names of parsed JSON. Changes objects and arrays in place. */
   json(value: unknown): unknown;
@@ -13,12 +19,16 @@ export interface Redactor {
 
 /** Makes a redactor for the given secrets. Only errors and observers need a redactor, so most calls make none. */
 export function redactor(secrets: Iterable<string>): Redactor {
-  const forms = Array.from(secrets).filter(Boolean).flatMap(formsOf);
-  const search = new RegExp(forms.join("|") || "(?!)", "g");
+  const known = Array.from(secrets).filter(Boolean);
+  const search = new RegExp(known.flatMap(formsOf).join("|") || "(?!)", "g");
+  const longest = longestForm * Math.max(0, ...known.map(({ length }) => length));
   const text = (input: string): string => {
-    const output = input.replace(search, blot);
+    const isCut = input.length > mostShown;
+    const output = (isCut ? input.slice(0, mostShown) : input).replace(search, blot);
     // If the secret is escaped in an unusual way, nobody can tell which part of the text is the secret.
-    return /[%\\&]/.test(output) && unescaped(output).search(search) !== -1 ? blot : output;
+    if (/[%\\&]/.test(output) && unescaped(output).search(search) !== -1) return blot;
+    // The cut may have left the first half of a secret at the end.
+    return isCut ? `${output.slice(0, Math.max(0, output.length - longest))}…` : output;
   };
   return {
     text,

@@ -1,4 +1,6 @@
-import { InvalidArgumentError } from "../errors.ts";
+import { describeKind, InvalidArgumentError } from "../errors.ts";
+import { toInteger } from "../models/ids.ts";
+import { isTopic } from "../models/topics.ts";
 
 /** A path below the base URL. If `build` throws, the client's call returns a rejected promise. */
 export interface Path {
@@ -35,9 +37,13 @@ function segment(name: string, value: string | number): string {
   const refuse = (message: string): never => {
     throw new InvalidArgumentError({ path: [name], message });
   };
-  if (typeof value === "number")
-    return Number.isSafeInteger(value) ? String(value) : refuse("must be an integer");
-  if (typeof value !== "string") return refuse("must be a string");
+  if (name === "listingId")
+    return String(
+      toInteger(value) ?? refuse(`must be an integer, such as 5717008, not ${describeKind(value)}`),
+    );
+  if (Number.isSafeInteger(value)) return String(value);
+  if (typeof value !== "string")
+    return refuse(`must be a string, such as "HX3K9", not ${describeKind(value)}`);
   if (value === "") return refuse("must not be empty");
   // URL parsers resolve `.` and `..` even if the dots are percent-encoded.
   if (value === "." || value === "..") return refuse("must not be `.` or `..`");
@@ -118,6 +124,10 @@ export function checkBaseUrl(given: unknown, allowInsecureHttp: boolean): URL | 
   if (/[?#]/.test(url.href)) return "must have neither a query nor a fragment";
   if (url.protocol !== "https:" && !isLoopback(url) && !allowInsecureHttp)
     return "must be https. Use http only for a loopback host, or set allowInsecureHttp to true";
+  if (/\/v\d+\/*$/i.test(url.pathname)) {
+    const [, version] = /\/(v\d+)\/*$/i.exec(url.pathname) ?? [];
+    return `must not end in /${version}, because the client adds /v2 to each path. Leave out /${version}`;
+  }
   url.pathname = url.pathname.replace(/\/+$/, "");
   return url;
 }
@@ -137,4 +147,17 @@ export function problemWithEndpoint(given: unknown, baseUrl: URL): string | unde
   if (!url) return "must be an absolute https URL";
   const sandboxed = isLoopback(url) && isLoopback(baseUrl);
   return url.protocol === "https:" || sandboxed ? undefined : "must be https";
+}
+
+/** Replaces possible secrets in a URL by `***`: the password, values in the query, and a long last path segment. */
+export function maskedUrl(text: string): string {
+  const url = parseUrl(text);
+  if (!url) return text;
+  const query = [...new URLSearchParams(url.search)].map(([name, value]) => {
+    const isPlain = name === "topic" && isTopic(value);
+    return `${encodeURIComponent(name)}=${isPlain ? value : "***"}`;
+  });
+  const path = url.pathname.replace(/[^/]{16,}$/, "***");
+  const user = url.username === "" ? "" : `${url.username}${url.password === "" ? "" : ":***"}@`;
+  return `${url.protocol}//${user}${url.host}${path}${query.length === 0 ? "" : `?${query.join("&")}`}`;
 }

@@ -1,13 +1,16 @@
 import * as z from "zod";
+import { pause } from "../async.ts";
+import { type Issue, StayhookError } from "../errors.ts";
 import { type Endpoints, WebhookConfig } from "../models/records.ts";
 import { isTopic, topics } from "../models/topics.ts";
 import { check, option, optionsObject } from "../options.ts";
-import { isObject, type Model, type Readers } from "./answer-body.ts";
+import type { Model, Readers } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint, type Reader } from "./api-promise.ts";
 import { APIError, NotFoundError } from "./client-errors.ts";
 import type { RequestOptions } from "./client-options.ts";
 import type { Http, Method } from "./http.ts";
-import { parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
+import { isObject } from "./json.ts";
+import { maskedUrl, parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
 
 /** A webhook configuration, as `create` and `update` take it. */
 export interface ConfigInput {
@@ -47,11 +50,15 @@ export interface WebhookConfigResource {
   /** Deletes the configuration, which stops all notifications. Resolves even if there is no configuration. */
   delete(options?: RequestOptions): ApiPromise<MaybeConfig>;
   /**
-   * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. If the answer
-   * to a write shows no configuration, `ensure` reads the configuration back. Call `ensure` at every start of the app,
-   * on all machines.
+   * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. After a write,
+   * `ensure` reads the configuration back, and compares `isActive` and the URLs with `input`. If they differ, `ensure`
+   * reads once more after half a second. Call `ensure` at every start of the app, on all machines.
    *
    * @throws NotFoundError if the platform accepted the configuration, but does not have it afterwards
+   * @throws ResponseValidationError if the platform accepted the configuration, but has another one afterwards. The
+   * issues show what `ensure` asked for and what it read, without the secrets in the URLs
+   * @throws ResponseValidationError if an answer to a read has no `isActive` and `endpoints`, so that `ensure` cannot tell
+   * which configuration the platform has
    * @example
    * ```ts
    * await client.webhookConfig.ensure({ endpoints: "https://example.com/hooks?key=…" });
@@ -64,7 +71,7 @@ export interface WebhookConfigResource {
 export interface Ensured {
   /** The action that `ensure` took. */
   readonly action: "created" | "updated" | "unchanged";
-  /** The configuration that the platform showed, in its answer or when `ensure` read the configuration back. */
+  /** The configuration as `ensure` read it last. */
   readonly config: WebhookConfig;
 }
 
@@ -87,12 +94,24 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
     callEndpoint(http, "GET", configPath, reader, options, { mayBeMissing: true });
   const write = (method: Method, body: () => WireConfig, options: RequestOptions | undefined) =>
     callEndpoint(http, method, configPath, shown, options, { body, secrets: secretsIn });
-  const written: Reader<WebhookConfig> = async (answer) => {
-    const config = await current(answer);
-    if (!config)
-      throw answer.notFound("ensure() wrote the webhook configuration, but the platform does not have it");
-    return config;
-  };
+  /** Reads the configuration after a write. Gives the error if the platform does not have what was `asked`. */
+  const readBack = (asked: Asked, options: RequestOptions | undefined) =>
+    callEndpoint<WebhookConfig | StayhookError>(
+      http,
+      "GET",
+      configPath,
+      async (answer) => {
+        const config = await current(answer);
+        if (!config)
+          return answer.notFound(
+            "ensure() wrote the webhook configuration, but the platform does not have it",
+          );
+        const issues = differences(asked, config);
+        return issues.length === 0 ? config : answer.invalid(issues, { secrets: secretsIn(config) });
+      },
+      options,
+      { mayBeMissing: true, secrets: () => secretsIn({ endpoints: asked.urls }) },
+    );
   return {
     get: (options) => read(current, options),
     create: (config, options) => write("POST", () => checkConfig(config, baseUrl), options),
@@ -105,10 +124,19 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
       }),
     delete: (options) => callEndpoint(http, "DELETE", configPath, shown, options, { mayBeMissing: true }),
     ensure: async (input, options) => {
-      const { isActive, urls } = checkEnsureInput(input, baseUrl);
+      const asked = checkEnsureInput(input, baseUrl);
+      const { isActive, urls } = asked;
       const send = async (action: "created" | "updated", endpoints: WireConfig["endpoints"]) => {
-        const method = action === "created" ? "POST" : "PUT";
-        return { action, config: await write(method, () => ({ isActive, endpoints }), options) };
+        await write(action === "created" ? "POST" : "PUT", () => ({ isActive, endpoints }), options);
+        // The answer to a write may repeat the request, even if the platform keeps something else.
+        let config = await readBack(asked, options);
+        if (config instanceof StayhookError) {
+          // A platform of several machines may need a moment until all of them have the write.
+          await pause(500, options?.signal ?? new AbortController().signal);
+          config = await readBack(asked, options);
+        }
+        if (config instanceof StayhookError) throw config;
+        return { action, config };
       };
       const update = async (found: WebhookConfig) => {
         const before = setUrls({ ...found.endpoints, ...found.otherEndpoints });
@@ -136,10 +164,33 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
       };
 
       const found = await read(current, options);
-      const { action, config } = await (found ? update(found) : create());
-      return { action, config: config ?? (await read(written, options)) };
+      return found ? update(found) : create();
     },
   };
+}
+
+/** Returns an issue for each part of the platform's configuration that is not as `ensure` asked. */
+function differences({ isActive, urls }: Asked, config: WebhookConfig): Issue[] {
+  const issue = (path: string[], asked: unknown, has: unknown): Issue => ({
+    path,
+    message: `ensure() asked for ${asked}, but the platform has ${has}`,
+  });
+  const has: Urls = { ...config.endpoints, ...config.otherEndpoints };
+  const shown = (url: unknown) =>
+    url === undefined || url === null
+      ? "no URL"
+      : parseUrl(url)
+        ? maskedUrl(url as string)
+        : "a value that is no URL";
+  return [
+    ...(isActive === config.isActive ? [] : [issue(["isActive"], isActive, config.isActive)]),
+    ...Object.entries(urls)
+      .filter(([topic, url]) => normalized(url ?? undefined) !== normalized(has[topic] ?? undefined))
+      .map(([topic, url]) => {
+        const [asked, kept] = [shown(url), shown(has[topic])];
+        return issue(["endpoints", topic], asked, asked === kept ? `${kept} with another secret` : kept);
+      }),
+  ];
 }
 
 function haveSameUrls(some: WireConfig["endpoints"], others: WireConfig["endpoints"]): boolean {
@@ -162,20 +213,20 @@ export interface WireConfig {
 
 type Urls = Readonly<Record<string, string | null | undefined>>;
 
+/** The configuration that `ensure` was asked for: `isActive` and the URLs by topic, with `null` for a topic to remove. */
+interface Asked {
+  readonly isActive: boolean;
+  readonly urls: Urls;
+}
+
 /** @throws InvalidArgumentError naming each field that is wrong */
 export function checkConfig(config: ConfigInput, baseUrl: URL): WireConfig {
   check(() => optionsObject({ isActive: isActiveSchema(), ...urlsShape(baseUrl, false) }), config);
   return { isActive: config.isActive, endpoints: setUrls({ ...config.endpoints, ...config.otherEndpoints }) };
 }
 
-/**
- * @returns `isActive` and the URLs by topic, with `null` for a topic to remove
- * @throws InvalidArgumentError naming each field that is wrong
- */
-export function checkEnsureInput(
-  input: EnsureInput,
-  baseUrl: URL,
-): { readonly isActive: boolean; readonly urls: Urls } {
+/** @throws InvalidArgumentError naming each field that is wrong */
+export function checkEnsureInput(input: EnsureInput, baseUrl: URL): Asked {
   const isShared = typeof Object(input).endpoints === "string";
   const shape = {
     isActive: isActiveSchema().optional(),
@@ -225,7 +276,8 @@ export function setUrls(urls: Urls): Record<string, string> {
 
 /** Returns the parts of endpoint URLs that may be secrets: query values, passwords and long last path segments. */
 export function secretsIn(config: unknown): string[] {
-  return Object.values((config as WireConfig).endpoints).flatMap((text) => {
+  const { endpoints, otherEndpoints } = config as Pick<WebhookConfig, "endpoints" | "otherEndpoints">;
+  return Object.values({ ...endpoints, ...otherEndpoints }).flatMap((text) => {
     const url = parseUrl(text);
     if (!url) return [];
     const given = [...url.searchParams.values(), url.password];

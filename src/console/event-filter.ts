@@ -1,4 +1,5 @@
 import { parseDuration } from "../duration.ts";
+import { eventTypes } from "../models/event-types.ts";
 import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.ts";
 import type { EventFilter } from "../stores/event-store.ts";
 
@@ -16,18 +17,6 @@ export const filterFields = [
 ] as const;
 export type FilterField = (typeof filterFields)[number];
 
-/**
- * The types of events without those of timers, whose names users choose. A test compares the list with `eventTypes`,
- * which this file does not import: the import would load the models and zod.
- */
-export const knownTypes: readonly string[] = [
-  ...["Initiated", "Request", "Confirmed", "Declined", "Cancelled", "unknown"].map(
-    (name) => `booking.${name}`,
-  ),
-  ...["InReview", "Published", "Hidden", "unknown"].map((name) => `listing.${name}`),
-  "message",
-  "unknown",
-];
 const timerType = /^(booking|listing)\.timer\.[a-z0-9-]{1,64}$/;
 
 /** A text that cannot be part of a filter. The message does not name the field. */
@@ -67,7 +56,7 @@ const readers: Readonly<Record<FilterField, Reader>> = {
   state: choice,
   ref: readRef,
   type: (text) =>
-    timerType.test(text) ? text : choice(text, knownTypes, ", or a timer such as booking.timer.door-code"),
+    timerType.test(text) ? text : choice(text, eventTypes, ", or a timer such as booking.timer.door-code"),
   reason: (text) => choice(text, eventReasons),
   source: (text) => choice(text, eventOrigins),
   receivedAfter: readTime,

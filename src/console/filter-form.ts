@@ -1,7 +1,8 @@
 import { InvalidArgumentError } from "../errors.ts";
+import { eventTypes } from "../models/event-types.ts";
 import { eventOrigins, eventReasons } from "../stores/event-states.ts";
 import type { EventFilter } from "../stores/event-store.ts";
-import { filterFields, knownTypes, readFilter } from "./event-filter.ts";
+import { filterFields, readFilter } from "./event-filter.ts";
 import { type Html, html } from "./html.ts";
 
 /**
@@ -46,7 +47,7 @@ export function filterForm(filter: EventFilter, kept: Html): Html {
 <form class="filter" method="get">${kept}
 <label>Record<input name="ref" value="${ref}" placeholder="booking:HX3K9" autocomplete="off"></label>
 <label>Type<input name="type" value="${type}" placeholder="booking.Confirmed" list="types" autocomplete="off"></label>
-<datalist id="types">${knownTypes.map((each) => html`<option value="${each}"></option>`)}</datalist>
+<datalist id="types">${eventTypes.map((each) => html`<option value="${each}"></option>`)}</datalist>
 ${select("reason", "Reason", eventReasons, reason)}${select("source", "Source", eventOrigins, source)}
 ${moment("receivedAfter", "Received from (UTC)", receivedAfter)}${moment("receivedBefore", "Received before (UTC)", receivedBefore)}
 <span class="actions"><button class="primary">Apply</button>${isUsed && html`<a class="button" href="?">Clear</a>`}</span>

@@ -1,4 +1,4 @@
-import { InvalidArgumentError } from "../errors.ts";
+import { describeKind, InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { refuseField } from "./ids.ts";
 
@@ -24,7 +24,7 @@ export interface StayOptions {
 
 /**
  * Reads the check-in and check-out dates of a booking. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
- * or without a time. A date may also be a number: `20260701`, or seconds or ms since 1970. Numbers below 1e11 are
+ * or without a time, an offset and a time zone. Any other text behind the date throws. A date may also be a number: `20260701`, or seconds or ms since 1970. Numbers below 1e11 are
  * seconds. Numbers below 1e8 that are not `YYYYMMDD`, such as days since 1970, throw.
  *
  * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is not after check-in
@@ -43,15 +43,27 @@ export function stay(
   options?: StayOptions,
 ): Stay {
   checkNoUnknown(options, ["timeZone"]);
+  if (typeof booking !== "object" || booking === null)
+    throw new InvalidArgumentError({
+      path: ["booking"],
+      message: `must be a booking with checkIn and checkOut, not ${describeKind(booking)}`,
+    });
   const dayIn = daysIn(options?.timeZone);
   const read = (field: "checkIn" | "checkOut"): string => {
-    const value: unknown = booking?.[field];
+    const value: unknown = booking[field];
     return (
       dayOf(value, dayIn) ??
       refuseField(
         field,
         value,
-        "must be a date (YYYY-MM-DD or YYYYMMDD), or a number of seconds or ms since 1970",
+        `must be a date (YYYY-MM-DD or YYYYMMDD), or a number of seconds or ms since 1970, not ${
+          typeof value === "string"
+            ? "another text"
+            : typeof value === "number"
+              ? "another number"
+              : describeKind(value)
+        }`,
+        `is absent. Does the platform send ${field}, and does your model of a booking keep it?`,
       )
     );
   };
@@ -65,27 +77,25 @@ export function stay(
 /** Returns the day of an instant as `YYYY-MM-DD`, or `undefined` if the year might not fit into `YYYY`. */
 type DayIn = (instant: Date) => string | undefined;
 
-// The groups are: year, separator, month, day, hour, minute, second, offset.
+// The groups are: year, separator, month, day, hour, minute, second, offset. Behind the date, only a time, an offset and
+// the name of a time zone may follow, because any other text may change what the date means.
 const written =
-  /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:$|[T\s](\d\d):?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?\s*(Z|[+-]\d\d(?::?\d\d)?)?$|[T\sZ+-])/i;
+  /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:[Tt\s](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?)?(?:\s*([Zz]|[+-]\d\d(?::?\d\d)?)|\s[A-Z]{2,5})?|[Zz]|[+-]\d\d:\d\d)?(?:\[[\w/+-]+\])?$/;
 
 export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   if (typeof value === "number") return counted(value, dayIn);
   if (typeof value !== "string") return undefined;
   // A text of nine or more digits is a time since 1970. A text of eight digits is a day without separators.
   if (/^\d{9,}$/.test(value)) return counted(Number(value), dayIn);
-  const [match, year, , month, day, hour, minute, second = "00", offset] = written.exec(value) ?? [];
+  const [match, year, , month, day, hour = "00", minute = "00", second = "00", offset] =
+    written.exec(value) ?? [];
   if (match === undefined || !isDay(Number(year), Number(month), Number(day))) return undefined;
+  // Check the time without its offset, so that a leap second counts as one in local time.
+  if (!parseTimestamp(`2000-01-01T${hour}:${minute}:${second}`)) return undefined;
+  if (offset !== undefined && !parseTimestamp(`2000-01-01T00:00${offset}`)) return undefined;
   const date = `${year}-${month}-${day}`;
-  if (!hasTime(value)) return undefined;
   const instant = offset && parseTimestamp(`${date}T${hour}:${minute}:${second}${offset}`);
   return dayIn && instant ? dayIn(instant) : date;
-}
-
-/** Whether the time after a date exists, such as 15:00 but not 25:00. A text without a time counts as well. */
-function hasTime(text: string): boolean {
-  const [, hour, minute, second = "00"] = /^.{8,10}[T\s](\d\d):?(\d\d)(?::?(\d\d))?/i.exec(text) ?? [];
-  return hour === undefined || parseTimestamp(`2000-01-01T${hour}:${minute}:${second}`) !== undefined;
 }
 
 /** Returns the day of a number: seconds or ms since 1970, or the digits of a date. */

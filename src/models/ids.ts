@@ -19,8 +19,8 @@ export function toInteger(value: unknown): number | undefined {
   return Number.isSafeInteger(number) ? (number as number) : undefined;
 }
 
-/** @throws InvalidArgumentError for the field. The error says `message`, or "is absent" if there is no value */
-export function refuseField(field: string, value: unknown, message: string): never {
+/** @throws InvalidArgumentError for the field. The error says `message`, or `absent` if there is no value */
+export function refuseField(field: string, value: unknown, message: string, absent = "is absent"): never {
   const isAbsent = value === undefined || value === null;
-  throw new InvalidArgumentError({ path: [field], message: isAbsent ? "is absent" : message });
+  throw new InvalidArgumentError({ path: [field], message: isAbsent ? absent : message });
 }

@@ -1,6 +1,7 @@
 import type { ZodBoolean, ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
 import { toInteger } from "./ids.ts";
+import { bookingTable, listingTable, type Status } from "./statuses.ts";
 import { isTopic } from "./topics.ts";
 
 /** The schema of an integer. It converts a string of digits to a number. */
@@ -31,8 +32,15 @@ export function unexpectedFields(record: object, types: FieldTypes): string[] {
   });
 }
 
+/** The names of a table's statuses, as a tuple in the table's order. */
+type Names<Table extends readonly Status[]> = { readonly [Index in keyof Table]: Table[Index]["name"] };
+
+function namesOf<const Table extends readonly Status[]>(table: Table): Names<Table> {
+  return table.map(({ name }) => name) as unknown as Names<Table>;
+}
+
 /** The statuses of a booking that this package knows. The platform may add others. */
-export const bookingStatuses = ["Initiated", "Request", "Confirmed", "Declined", "Cancelled"] as const;
+export const bookingStatuses = namesOf(bookingTable);
 /** One of {@link bookingStatuses}. */
 export type BookingStatus = (typeof bookingStatuses)[number];
 
@@ -102,7 +110,7 @@ export const bookingFieldTypes: FieldTypes = {
 };
 
 /** The statuses of a listing that this package knows. The platform may add others. */
-export const listingStatuses = ["InReview", "Published", "Hidden"] as const;
+export const listingStatuses = namesOf(listingTable);
 /** One of {@link listingStatuses}. */
 export type ListingStatus = (typeof listingStatuses)[number];
 

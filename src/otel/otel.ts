@@ -52,6 +52,8 @@ export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
     ...requestSpans(tracer),
     observe: (observation) => {
       instruments.observations.add(1, attributesOf(observation));
+      if (observation.kind === "paused") instruments.pauses.add(observation.scope);
+      if (observation.kind === "resumed") instruments.pauses.delete(observation.scope);
       if (observation.kind === "started" && observation.lateness !== undefined)
         instruments.lateness.record(observation.lateness / 1000, system);
     },
@@ -198,7 +200,12 @@ function instrumentsOf(meter: Meter) {
     description: "Events that are parked, and not yet replayed or discarded.",
     unit: "{event}",
   });
+  const paused = meter.createObservableGauge("stayhook.paused", {
+    description: "1 while this process pauses, because the platform is out of reach.",
+  });
+  const pauses = new Set<string>();
   return {
+    pauses,
     duration: meter.createHistogram("messaging.process.duration", {
       description: "Duration of processing operation.",
       unit: "s",
@@ -222,18 +229,22 @@ function instrumentsOf(meter: Meter) {
       unit: "{observation}",
     }),
     watch(count: () => Promise<WaitingEvents>): () => void {
-      const gauges = [waiting, oldestAge, parked];
+      const gauges = [waiting, oldestAge, parked, paused];
       const observe: Parameters<Meter["addBatchObservableCallback"]>[0] = async (result) => {
         const counted = await count();
         result.observe(waiting, counted.waiting, system);
         result.observe(oldestAge, counted.oldestAge / 1000, system);
         result.observe(parked, counted.parked, system);
+        for (const scope of SCOPES)
+          result.observe(paused, pauses.has(scope) ? 1 : 0, { ...system, "stayhook.pause.scope": scope });
       };
       meter.addBatchObservableCallback(observe, gauges);
       return () => meter.removeBatchObservableCallback(observe, gauges);
     },
   };
 }
+
+const SCOPES = ["everything", "bookings", "listings"] as const;
 
 const system = { "messaging.system": "stayhook" } as const;
 

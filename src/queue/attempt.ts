@@ -1,13 +1,21 @@
-import { withTimeout } from "../async.ts";
+import { isThenable, withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
+import { firingId } from "../stores/firing-id.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { CircuitBreaker, Reading } from "./circuit-breaker.ts";
+import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
-import type { AttemptResult, QueueOptions, WorkFailure, WorkResult } from "./work.ts";
+import {
+  type AttemptResult,
+  kindOf,
+  type Outage,
+  type QueueOptions,
+  type WorkFailure,
+  type WorkResult,
+} from "./work.ts";
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
@@ -38,17 +46,20 @@ export class Attempt<Tx> {
   readonly #queue: QueueOptions<Tx>;
   readonly #options: AttemptOptions;
   readonly #reading: Reading;
+  /** Whether the attempt has used up one of the limited reads. */
+  #hasRead = false;
   readonly #startedAt = performance.now();
   readonly #run: CancellableRun<Tx>;
   /** Resolves when the attempt must not wait for the store any more. */
   readonly #over = Promise.withResolvers<void>();
+  readonly #released = Promise.withResolvers<void>();
   /** When the attempt stops trying to record its end, on the monotonic clock. */
   #settleUntil = Number.POSITIVE_INFINITY;
 
   constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
     this.#queue = queue;
     this.#options = options;
-    this.#reading = options.breaker.begin(recordOf(claim));
+    this.#reading = options.breaker.begin(claim.ref);
     this.#run = new CancellableRun(queue.work, claim, {
       attemptTimeout: queue.policy.attemptTimeout,
       onAnswered: () => this.#answered(),
@@ -77,6 +88,7 @@ export class Attempt<Tx> {
   /** Aborts the attempt and releases its lease. The event is due at once, and the attempt does not count. */
   release(): void {
     this.#run.cut("released");
+    this.#released.resolve();
   }
 
   /** Ends the attempt although the store has not recorded its end. */
@@ -86,9 +98,11 @@ export class Attempt<Tx> {
   }
 
   #answered(): void {
-    this.#options.breaker.recordAnswer(this.#reading);
     // An event without a record needs no read, so its success does not show that reads succeed.
-    if (this.claim.ref !== null) this.#options.refusedReads.recordSuccess();
+    if (this.claim.ref === null) return;
+    this.#hasRead = true;
+    this.#options.breaker.recordAnswer(this.#reading, true);
+    this.#options.refusedReads.recordSuccess();
   }
 
   async #attempt(): Promise<AttemptEnd> {
@@ -103,6 +117,7 @@ export class Attempt<Tx> {
       return (await (process ? process(this.claim, run) : run())).outcome;
     } finally {
       this.#options.breaker.end(this.#reading);
+      if (!this.#hasRead) this.#options.refusedReads.giveBack();
     }
   }
 
@@ -140,7 +155,7 @@ export class Attempt<Tx> {
     if (typeof settled !== "string")
       return this.#settleFailure({ reason: "callback", error: settled.error, type });
     if (settled === "done") {
-      for (const { event, dueIn = 0 } of events ?? []) if (dueIn === 0) this.added.push(event.eventId);
+      for (const { event, dueIn = 0 } of events ?? []) if (dueIn === 0) this.added.push(firingId(event));
       const status = snapshot?.snapshot.status;
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
@@ -151,15 +166,18 @@ export class Attempt<Tx> {
     const { claim } = this;
     const { breaker, refusedReads } = this.#options;
     const { outage, error, reason, type, events } = failure;
-    if (outage) breaker.recordOutage(this.#reading, claim.outages === 0, outage, error);
-    else if (failure.refused) {
-      // A refusal shows that the platform is up.
-      breaker.recordAnswer(this.#reading);
+    this.#hasRead ||= failure.refused === true || outage !== undefined;
+    // A refusal shows that the platform is up.
+    if (failure.refused) breaker.recordAnswer(this.#reading);
+    // The attempt keeps its slot until it is clear whether this is an outage, so that no other read begins meanwhile.
+    const verdict = outage && (await this.#judged(outage, error));
+    if (failure.refused || verdict === "record" || verdict === "unclear")
       refusedReads.recordRefusal(recordOf(claim), error);
-    }
+    if (outage?.limited) refusedReads.recordLimit();
     const outcome = outcomeOf(failure, claim, this.#queue.policy, {
       duration: this.#duration,
-      paused: breaker.pause !== undefined,
+      paused: verdict === "outage",
+      up: claim.ref !== null && breaker.isUp(kindOf(claim.ref)),
       limiting: refusedReads.limiting,
     });
     const end = await this.#settle({ ...outcome, events });
@@ -175,6 +193,13 @@ export class Attempt<Tx> {
       );
     }
     return { outcome: end as AttemptEnd, type, reason, error };
+  }
+
+  async #judged(outage: Outage, error: unknown): Promise<Verdict> {
+    const { breaker } = this.#options;
+    const judged = breaker.recordOutage(this.#reading, this.claim.outages === 0, outage, error);
+    // A drain or the handler may end before the witnesses answer.
+    return (await Promise.race([judged, this.#released.promise, this.#over.promise])) ?? "unclear";
   }
 
   /**
@@ -296,7 +321,8 @@ class GuardedWrites<Tx> {
       if (index === 0) this.#failure = undefined;
       try {
         const writing = write(tx);
-        return writing instanceof Promise ? writing.catch((error) => this.#failed(error)) : writing;
+        if (writing instanceof Promise) return writing.catch((error) => this.#failed(error));
+        return isThenable(writing) ? this.#lazily(writing) : writing;
       } catch (error) {
         return this.#failed(error);
       }
@@ -311,6 +337,15 @@ class GuardedWrites<Tx> {
   failureIn(rejection: unknown): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };
     return this.#failure && Object.is(this.#failure.error, rejection) ? this.#failure : undefined;
+  }
+
+  /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */
+  #lazily(query: PromiseLike<unknown>): PromiseLike<unknown> {
+    return {
+      // biome-ignore lint/suspicious/noThenProperty: the store awaits it
+      then: (resolve, reject) =>
+        query.then(null, (error: unknown) => this.#failed(error)).then(resolve, reject),
+    };
   }
 
   #failed(error: unknown): never {

@@ -1,4 +1,5 @@
 import { MAX_TIMER } from "../async.ts";
+import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
 import type { Lease } from "./leases.ts";
 
@@ -27,6 +28,7 @@ export class Drain<Tx> {
   readonly startedAt = performance.now();
   /** The leases of events that are due again after their attempt in this drain. */
   readonly held: Lease[] = [];
+  /** The ids of rows: a timer that sets itself again must not keep a drain from its end. */
   readonly #known = new Set<string>();
   readonly #open = new Set<Attempt<Tx>>();
   #done = 0;
@@ -38,7 +40,7 @@ export class Drain<Tx> {
 
   /** Counts the attempt, unless the drain has seen another attempt at the same event. */
   add(attempt: Attempt<Tx>): void {
-    const { eventId } = attempt.claim;
+    const { eventId } = rowIdOf(attempt.claim.eventId);
     if (this.#known.has(eventId)) return;
     this.#known.add(eventId);
     this.#open.add(attempt);
@@ -51,7 +53,7 @@ export class Drain<Tx> {
   }
 
   knows(eventId: string): boolean {
-    return this.#known.has(eventId);
+    return this.#known.has(rowIdOf(eventId).eventId);
   }
 
   /** The attempts that have not ended. */

@@ -1,13 +1,16 @@
 import { idleTimer, inNextTurn, withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
-import type { ClaimedEvent } from "../stores/event-store.ts";
+import { StayhookError } from "../errors.ts";
+import type { ClaimedEvent, ClaimOptions } from "../stores/event-store.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
 import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";
+import { EventPicker } from "./event-picker.ts";
 import { GRACE, Lease, Leases } from "./leases.ts";
 import { Pruner } from "./pruner.ts";
 import { RefusedReads } from "./refused-reads.ts";
-import type { Pause, QueueOptions } from "./work.ts";
+import { Witnesses } from "./witnesses.ts";
+import { kindOf, type Pause, type QueueOptions } from "./work.ts";
 
 /** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
@@ -15,8 +18,12 @@ const POLL = 1000;
 const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
+/** How long the store may take to answer a claim, ms. Then the loop asks again, and gives a late claim back. */
+const ANSWER = 30_000;
 /** How often an inline request tries to claim its event, ms. */
 const LOOK_AGAIN = 250;
+/** The time between two looks for the events that go on while bookings or listings pause, ms. */
+const PICK_AGAIN = 100;
 /** How long to wait for the store to release leases, ms. */
 const GIVE_BACK = 5000;
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
@@ -35,6 +42,8 @@ interface Room {
   readonly limit: number;
   /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
+  /** Whether only events may begin whose kind does not pause. `wait` is then the wait for the others. */
+  readonly partly?: boolean;
 }
 
 interface FillOptions<Tx> {
@@ -55,6 +64,7 @@ export class Queue<Tx> {
   readonly breaker: CircuitBreaker;
   readonly #options: QueueOptions<Tx>;
   readonly #refusedReads: RefusedReads;
+  readonly #picker: EventPicker<Tx>;
   readonly #leases: Leases<Tx>;
   readonly #pruner: Pruner<Tx>;
   readonly #running = new Set<Attempt<Tx>>();
@@ -77,21 +87,35 @@ export class Queue<Tx> {
   readonly #stopped = Promise.withResolvers<void>();
   #unsubscribe: (() => void) | undefined;
   #unwatchClock: (() => void) | undefined;
+  /** When the loop last looked for events that go on in a pause of bookings or listings, on the monotonic clock. */
+  #pickedAt = NOW;
+  /** When the loop looks for such events again. */
+  #pickAt = NOW;
   /** When the loop claims next, on the monotonic clock. */
   #dueAt = NOW;
+  /** Why the loop's latest claim failed. */
+  #failure: unknown;
   #closing: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
     const { concurrency, backoff, leaseDuration } = options.policy;
     this.#options = options;
+    this.#picker = new EventPicker(options.store);
     this.breaker = new CircuitBreaker({
       concurrency,
       backoff,
-      onPause: (pause) => options.observe({ kind: "paused", ...pause }),
-      onResume: () => {
-        options.observe({ kind: "resumed" });
+      witnesses: options.readWitness && new Witnesses(options.store, options.readWitness),
+      onPause: (pause) => {
+        options.observe({ kind: "paused", ...pause });
+        this.#change();
+      },
+      onResume: (scope) => {
+        options.observe({ kind: "resumed", scope });
+        // A drain that has found nothing must look again.
+        this.#endings += 1;
         this.#wake();
       },
+      onChange: () => this.#wake(),
     });
     this.#refusedReads = new RefusedReads(options.logger, () => this.#wake());
     this.#leases = new Leases(options.store, leaseDuration, options.logger);
@@ -102,6 +126,11 @@ export class Queue<Tx> {
     if (this.#closing) return "stopped";
     if (this.breaker.pause) return "paused";
     return this.#started ? "running" : "idle";
+  }
+
+  /** The error of the store that keeps the loop from claiming. It is `undefined` if the latest claim was answered. */
+  get failure(): unknown {
+    return this.#started ? this.#failure : undefined;
   }
 
   get pause(): Pause | undefined {
@@ -187,6 +216,7 @@ export class Queue<Tx> {
   async #close(timeout: number): Promise<void> {
     this.#started = false;
     this.#unwatchClock?.();
+    this.breaker.close();
     this.#stopped.resolve();
     this.#change();
     const ends = [...this.#running].map(({ ended }) => ended);
@@ -209,6 +239,7 @@ export class Queue<Tx> {
         failures = 0;
       } catch (error) {
         if (!this.#started) return;
+        this.#failure = error;
         const wait = STORE_FAILED[failures] ?? STORE_FAILED[2];
         failures += 1;
         this.#options.logger.error(`the store failed. Trying again in ${wait} ms`, { error });
@@ -227,20 +258,36 @@ export class Queue<Tx> {
    */
   async #claimDue(): Promise<number | undefined> {
     const now = performance.now();
-    if (this.#dueAt > now) return this.#dueAt === NEVER ? undefined : this.#dueAt - now;
-    const { limit, wait } = this.#roomAt(now);
+    const { limit, wait, partly } = this.#roomAt(now);
+    const next = partly ? this.#pickAt : this.#dueAt;
+    // The end of the wait in a pause is the time to ask the witnesses again.
+    if (next > now) return earlier(next - now, (this.breaker.pause && wait) || undefined);
     if (limit === 0) return wait;
-    const { store } = this.#options;
+    if (partly) {
+      this.#pickedAt = now;
+      this.#pickAt = now + POLL;
+      // The store does not know which kinds pause, so the loop looks for the other events itself.
+      if ((await this.#fill({ limit })).claimed > 0) this.#pickAt = now + PICK_AGAIN;
+      this.#failure = undefined;
+      return 0;
+    }
     // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
     this.#dueAt = NEVER;
+    await this.#ask(limit);
+    this.#failure = undefined;
+    return 0;
+  }
+
+  /** Claims due events, and sets when the loop must claim next. */
+  async #ask(limit: number): Promise<void> {
+    const { store } = this.#options;
     const { claimed } = await this.#fill({ limit });
     if (claimed >= limit) this.#dueAt = NOW;
-    if (this.#dueAt === NOW) return 0;
-    const next = (await store.nextDue()) ?? NEVER;
-    if (this.#dueAt === NOW) return 0;
+    if (this.#dueAt === NOW) return;
+    const next = (await answered("nextDue", async () => store.nextDue())) ?? NEVER;
+    if (this.#dueAt === NOW) return;
     const sleep = Math.max(next, claimed === 0 ? NOTHING_AFTER_ALL : 0);
     this.#dueAt = performance.now() + (store.subscribe ? sleep : Math.min(sleep, POLL));
-    return 0;
   }
 
   /** Resolves after `ms`, or earlier when `changed` resolves. Does not keep the process alive. */
@@ -266,12 +313,13 @@ export class Queue<Tx> {
         const changed = this.#changed.promise;
         const now = performance.now();
         const { limit, wait } = this.#roomAt(now);
-        const isOver = this.breaker.pause !== undefined || this.#isHopeless(drain, now);
+        const isPaused = this.breaker.pause !== undefined && this.breaker.shutKinds.length === 0;
+        const isOver = isPaused || this.#isHopeless(drain, now);
         const endings = this.#endings;
         if (limit > 0 && !this.#isHopeless(drain, now) && looked !== endings) {
           const filled = await Promise.race([this.#fill({ limit, drain }), stop.requested]);
           if (filled?.claimed === 0) looked = endings;
-        } else if (drain.open.length > 0 || !(limit > 0 || isOver || this.#closing)) {
+        } else if (drain.open.length > 0 || this.breaker.asking || !(limit > 0 || isOver || this.#closing)) {
           const within = limit > 0 || isOver ? undefined : wait;
           const either = [changed, stop.requested];
           await (within === undefined ? Promise.race(either) : withTimeout(within, Promise.race(either)));
@@ -303,12 +351,14 @@ export class Queue<Tx> {
     // pile up if the store is slow.
     const recording = Math.min(this.#settling.size, concurrency);
     const slots = concurrency + recording - this.#running.size - this.#reserved;
-    const pause = this.breaker.waitAt(now);
-    const room = Math.min(slots, this.breaker.room - (this.breaker.pause ? this.#reserved : 0));
-    if (room <= 0) return { limit: 0, wait: slots > 0 && pause > 0 ? pause : undefined };
-    if (pause > 0) return { limit: 0, wait: pause };
+    const gate = this.breaker.gateAt(now);
+    const partly = gate.room === 0 && this.breaker.shutKinds.length > 0;
+    const room = partly ? slots : Math.min(slots, gate.room - (this.breaker.pause ? this.#reserved : 0));
+    if (room <= 0) return { limit: 0, wait: slots > 0 ? gate.wait || undefined : undefined, partly };
     const { reads, nextRead } = this.#refusedReads.roomAt(now);
-    return reads > 0 ? { limit: Math.min(room, reads), wait: 0 } : { limit: 0, wait: nextRead };
+    return reads > 0
+      ? { limit: Math.min(room, reads), wait: partly ? gate.wait : 0, partly }
+      : { limit: 0, wait: nextRead, partly };
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link #roomAt}. */
@@ -320,7 +370,7 @@ export class Queue<Tx> {
     try {
       const claims = await this.#track(this.#claim(limit, eventId));
       for (const { event, leaseEndsAt } of claims) {
-        const isLate = this.#closing || this.breaker.room === 0 || this.breaker.waitAt(performance.now()) > 0;
+        const isLate = this.#closing || this.#isPaused(event);
         if (isLate || drain?.stop.asked) void this.#giveBack(event);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (drain?.knows(event.eventId)) drain.held.push(this.#hold(event, leaseEndsAt));
@@ -341,18 +391,33 @@ export class Queue<Tx> {
     const { leaseDuration } = policy;
     // Check the leases again after each wait: the event loop may have been blocked meanwhile.
     for (let n = 0; n < RENEWALS && this.#leases.anyEnded; n += 1) if (!(await this.#leases.renew())) break;
-    const newestFirst = eventId === undefined && this.#refusedReads.takesNewest();
+    // A half-open breaker without witnesses lets one event of any kind through.
+    const isTry = this.breaker.gateAt(performance.now()).room > 0;
+    const shutKinds = eventId === undefined && !isTry ? this.breaker.shutKinds : [];
+    const ids =
+      shutKinds.length > 0
+        ? await this.#picker.except(shutKinds, limit)
+        : eventId === undefined && this.#refusedReads.prefersGenuine()
+          ? await this.#picker.genuine(limit)
+          : [];
     const sentAt = performance.now();
-    const options = {
-      limit,
-      leaseDuration,
-      worker,
-      ...(eventId && { eventId }),
-      ...(newestFirst && { newestFirst }),
-    };
-    const events = await store.claim(options);
-    if (newestFirst) this.#refusedReads.tookNewest(events);
+    const options = { limit, leaseDuration, worker, ...(eventId && { eventId }) };
+    // After the time limit, no attempt follows. Release what the late answer has leased.
+    const late = (claims: readonly ClaimedEvent[]) => claims.forEach((claim) => void this.#giveBack(claim));
+    const claim = (more: Partial<ClaimOptions>) =>
+      answered("claim", async () => store.claim({ ...options, ...more }), late);
+    const events =
+      ids.length > 0
+        ? (await Promise.all(ids.map((eventId) => claim({ limit: 1, eventId })))).flat()
+        : shutKinds.length > 0
+          ? []
+          : await claim({});
     return events.map((event) => ({ event, leaseEndsAt: sentAt + leaseDuration }));
+  }
+
+  /** Whether the event must wait for the end of a pause. */
+  #isPaused({ ref }: ClaimedEvent): boolean {
+    return this.breaker.gateAt(performance.now(), ref === null ? null : kindOf(ref)).room === 0;
   }
 
   #start(event: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
@@ -435,6 +500,7 @@ export class Queue<Tx> {
 
   #wake(): void {
     this.#dueAt = NOW;
+    this.#pickAt = Math.min(this.#pickAt, this.#pickedAt + PICK_AGAIN);
     this.#change();
   }
 
@@ -459,4 +525,27 @@ export class Queue<Tx> {
     this.#changed = Promise.withResolvers();
     resolve();
   }
+}
+
+/** Returns the shorter wait. `NEVER` and `undefined` stand for none. */
+function earlier(one: number, other: number | undefined): number | undefined {
+  const wait = Math.min(one, other ?? NEVER);
+  return wait === NEVER ? undefined : wait;
+}
+
+/**
+ * Calls a store, and settles like its answer.
+ *
+ * @param late - gets an answer that comes after the time limit
+ * @throws StayhookError if no answer comes within {@link ANSWER} ms
+ */
+async function answered<T>(method: string, call: () => Promise<T>, late?: (answer: T) => void): Promise<T> {
+  const answer = call();
+  const inTime = await withTimeout(
+    ANSWER,
+    answer.then((value) => ({ value })),
+  );
+  if (inTime !== undefined) return inTime.value;
+  if (late) void answer.then(late, () => {});
+  throw new StayhookError(`The store did not answer ${method}() within ${ANSWER} ms.`);
 }

@@ -1,30 +1,37 @@
 import type { Log } from "../logger.ts";
-import type { ClaimedEvent } from "../stores/event-store.ts";
 
-/** Reads are limited after this many refused records in a row. */
+/** Reads are limited while at least this many refusals are remembered. */
 const ENOUGH = 10;
+/** How many refusals are remembered. Each success forgets one, so that a stranger's one known code does not lift the limit. */
+const MOST = 20;
 /** How many reads may begin at once while reads are limited. */
-const BURST = 5;
-/** How many reads may begin each second while reads are limited. With a burst, at most 50 reads begin in a second. */
-const RATE = 45;
-/** How many claims take only the oldest events after the newest events were retries. */
-const ONLY_OLDEST = 10;
+const BURST = 3;
+/**
+ * How many reads may begin each second while reads are limited. At most 50 begin in a second: with a burst, and also in the
+ * first second, whose reads began before the limit.
+ */
+const RATE = 40;
+/** The lowest rate after answers with 429. */
+const LEAST_RATE = 1;
+/** How much a rate that was halved rises each second, reads a second. */
+const RISE = 0.25;
 
 /**
- * Limits reads after many records in a row were refused or not found. The cause may be forged events, a firewall or a
- * wrong base URL. The queue does not pause, because forged events must not stop genuine events.
+ * Limits reads after many records were refused, not found, or failed while others got an answer. The cause may be forged
+ * events, a firewall or a wrong base URL. The queue does not pause, because forged events must not stop genuine events.
  */
 export class RefusedReads {
   readonly #log: Log;
   readonly #onLift: () => void;
-  /** The records that were refused since the last success. Holds at most {@link ENOUGH}. */
+  /** The refused records that are remembered. Holds at most {@link MOST}. */
   readonly #records = new Set<string>();
   #inRow = 0;
   #since = 0;
   #tokens = 0;
   #refilledAt = 0;
+  /** Reads a second at `#refilledAt`. */
+  #rate = RATE;
   #claims = 0;
-  #oldestUntil = 0;
 
   constructor(log: Log, onLift: () => void) {
     this.#log = log;
@@ -40,12 +47,15 @@ export class RefusedReads {
     return this.#since;
   }
 
-  /** Ends the limit, because a read has succeeded. */
+  /** Forgets one refusal, because a read has succeeded. */
   recordSuccess(): void {
     const { limiting } = this;
-    this.#records.clear();
+    for (const record of this.#records) {
+      this.#records.delete(record);
+      break;
+    }
     this.#inRow = 0;
-    if (limiting) this.#onLift();
+    if (limiting && !this.limiting) this.#onLift();
   }
 
   recordRefusal(record: string, error: unknown): void {
@@ -53,45 +63,60 @@ export class RefusedReads {
     const { limiting } = this;
     if (this.#inRow === 0) this.#since = now;
     this.#inRow += 1;
-    if (!limiting) this.#records.add(record);
+    if (this.#records.size < MOST) this.#records.add(record);
     if (!this.limiting) return;
-    if (!limiting) [this.#tokens, this.#refilledAt] = [0, now];
+    if (!limiting) [this.#tokens, this.#refilledAt, this.#rate] = [-ENOUGH, now, RATE];
     this.#log.limited(
       "refused",
       "warn",
-      `the platform refused or did not find ${this.#inRow} records in a row. Until a read succeeds, the handler reads at most 50 records a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
+      `the platform refused, did not find or failed to answer for ${this.#inRow} records in a row. Until enough reads succeed, the handler reads at most 50 records a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
       { error },
     );
+  }
+
+  /** Halves the rate, because the platform answered 429 although reads are limited. */
+  recordLimit(): void {
+    if (!this.limiting) return;
+    this.take(0);
+    this.#rate = Math.max(LEAST_RATE, this.#rate / 2);
+    this.#tokens = Math.min(0, this.#tokens);
   }
 
   /** Returns how many reads may begin at `now`, and ms until the next read may begin. */
   roomAt(now: number): { readonly reads: number; readonly nextRead: number } {
     if (!this.limiting) return { reads: Number.POSITIVE_INFINITY, nextRead: 0 };
     const tokens = this.#tokensAt(now);
-    return { reads: Math.max(0, Math.floor(tokens)), nextRead: Math.ceil(((1 - tokens) * 1000) / RATE) };
+    return {
+      reads: Math.max(0, Math.floor(tokens)),
+      nextRead: Math.ceil(((1 - tokens) * 1000) / this.#rateAt(now)),
+    };
   }
 
   /** Counts reads that begin. A negative number takes back reads that did not begin. */
   take(reads: number): void {
     const now = performance.now();
     this.#tokens = Math.min(BURST, this.#tokensAt(now) - reads);
+    this.#rate = this.#rateAt(now);
     this.#refilledAt = now;
   }
 
-  /** Whether the next claim takes the newest events: every second one, so that forged events do not block genuine ones. */
-  takesNewest(): boolean {
-    if (!this.limiting) return false;
-    this.#claims += 1;
-    return this.#claims > this.#oldestUntil && this.#claims % 2 === 0;
+  /** Takes back a read, because its attempt needed none. */
+  giveBack(): void {
+    if (this.limiting) this.take(-1);
   }
 
-  /** Notes the events of a claim that took the newest. If all of them are retries, no new event waits. */
-  tookNewest(events: readonly ClaimedEvent[]): void {
-    const isRetry = ({ attempts, outages }: ClaimedEvent) => attempts > 1 || outages > 0;
-    if (events.length > 0 && events.every(isRetry)) this.#oldestUntil = this.#claims + ONLY_OLDEST;
+  /** Whether the next claim prefers genuine events: every second one, so that each event gets its turn. */
+  prefersGenuine(): boolean {
+    if (!this.limiting) return false;
+    this.#claims += 1;
+    return this.#claims % 2 === 0;
+  }
+
+  #rateAt(now: number): number {
+    return Math.min(RATE, this.#rate + ((now - this.#refilledAt) * RISE) / 1000);
   }
 
   #tokensAt(now: number): number {
-    return Math.min(BURST, this.#tokens + ((now - this.#refilledAt) * RATE) / 1000);
+    return Math.min(BURST, this.#tokens + ((now - this.#refilledAt) * this.#rate) / 1000);
   }
 }

@@ -43,7 +43,12 @@ export function safeBackoff(backoff: Backoff, fallback: Backoff): Backoff {
 /** The longest `Retry-After` that the queue obeys, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
 /** The longest wait of an event that failed in a pause, ms. Otherwise, it could wait for hours after the outage. */
-const LONGEST_WAIT_IN_PAUSE = 60_000;
+const LONGEST_WAIT_IN_PAUSE = 30_000;
+/**
+ * The longest of the first waits of a record that got no answer while others did, ms. Such a failure is often gone at the
+ * next read.
+ */
+const SOON = [2 * SECOND, 4 * SECOND, 8 * SECOND] as const;
 
 /** Decides what follows a failed attempt: a retry that counts, a retry that does not count, or parking. */
 export function outcomeOf(
@@ -53,8 +58,10 @@ export function outcomeOf(
   now: {
     /** How long the attempt took, ms. */
     readonly duration: number;
-    /** Whether the circuit breaker is open or half-open. */
+    /** Whether the platform is out of reach. */
     readonly paused: boolean;
+    /** Whether the platform has answered for another record within the last seconds. */
+    readonly up: boolean;
     /** Whether the platform refuses many records in a row. If `true`, a refusal says nothing about this record. */
     readonly limiting: boolean;
   },
@@ -68,7 +75,7 @@ export function outcomeOf(
     if (left <= 0) return { state: "parked", ...what };
     // The wait grows with the number of outages. After a refusal, the wait also grows with the counted attempts.
     const own = policy.backoff(claim.outages + (outage ? 1 : claim.attempts));
-    const backoff = outage && now.paused ? Math.min(own, LONGEST_WAIT_IN_PAUSE) : own;
+    const backoff = outage ? Math.min(own, longestWait(claim.outages, now)) : own;
     const asked = Math.min(outage?.retryAfter ?? 0, LONGEST_RETRY_AFTER);
     return {
       state: "retrying",
@@ -77,9 +84,22 @@ export function outcomeOf(
       ...what,
     };
   }
-  const limit = Math.min(failure.maxAttempts ?? policy.maxAttempts, policy.maxAttempts);
-  if (claim.attempts >= limit) return { state: "parked", ...what };
+  if (isLastAttempt(claim.attempts, failure, policy)) return { state: "parked", ...what };
   return { state: "retrying", in: clampWait(policy.backoff(claim.attempts)), counted: true, ...what };
+}
+
+/** Whether a counted attempt that failed is the last one. A failure may set a lower limit than the queue's. */
+export function isLastAttempt(
+  attempt: number,
+  failure: Pick<WorkFailure, "maxAttempts">,
+  { maxAttempts }: Pick<Policy, "maxAttempts">,
+): boolean {
+  return attempt >= Math.min(failure.maxAttempts ?? maxAttempts, maxAttempts);
+}
+
+function longestWait(outages: number, now: { readonly paused: boolean; readonly up: boolean }): number {
+  if (now.paused) return LONGEST_WAIT_IN_PAUSE;
+  return now.up ? (SOON[outages] ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
 }
 
 /** Makes the history entry of an attempt. */

@@ -8,7 +8,7 @@ export interface WorkContext {
    * that is lost or about to end.
    */
   readonly signal: AbortSignal;
-  /** Reports that the platform has answered. A pause of the queue can then end while the callback still runs. */
+  /** Reports that the platform has answered a read. A pause of the queue can then end while the callback still runs. */
   answered(): void;
 }
 
@@ -49,6 +49,8 @@ export interface WorkFailure {
 export interface Outage {
   /** Whether every record is affected, as by a rate limit or a refused token. If `true`, the queue pauses at once. */
   readonly everything: boolean;
+  /** Whether the platform answered 429. */
+  readonly limited?: boolean | undefined;
   /** The wait from the `Retry-After` header, ms. */
   readonly retryAfter?: number | undefined;
 }
@@ -69,6 +71,8 @@ export interface Policy {
 export interface QueueOptions<Tx> {
   readonly store: EventStore<Tx>;
   readonly work: Work<Tx>;
+  /** Reads a record that shows whether the platform answers. */
+  readonly readWitness?: ReadWitness | undefined;
   readonly policy: Policy;
   /** Gets each observation. Must not throw. */
   readonly observe: (event: QueueObservation) => void;
@@ -103,13 +107,34 @@ export type ProcessAttempt = <R extends AttemptResult>(
   run: () => Promise<R>,
 ) => Promise<R>;
 
+/** What pauses: the reads of bookings, the reads of listings, or all processing. */
+export type PauseScope = "everything" | "bookings" | "listings";
+
 /** A pause of the queue. */
 export interface Pause {
+  /** What pauses. If only bookings or listings are out of reach, the other events go on. */
+  readonly scope: PauseScope;
   /** When the pause began. */
   readonly since: Date;
   /** The text of the last error. */
   readonly reason: string;
+  /** The record whose read failed with this error: `booking:<code>` or `listing:<id>`. It is `listings` for their list. */
+  readonly ref: string;
 }
+
+/** A kind of records, which can be out of reach by itself. */
+export type Kind = Exclude<PauseScope, "everything">;
+
+/** Returns the kind of a record, or of another thing that the reconciler reads. */
+export function kindOf(name: string): Kind {
+  return name.startsWith("listing") ? "listings" : "bookings";
+}
+
+/** Reads a record once. Resolves to the failure if the platform does not answer; to `undefined` if it does, even with 404. */
+export type ReadWitness = (
+  ref: string,
+  signal: AbortSignal,
+) => Promise<{ readonly outage: Outage; readonly error: unknown } | undefined>;
 
 /** The fields of every observation of an attempt. */
 export interface AttemptObservation {
@@ -180,6 +205,8 @@ export interface PausedObservation extends Pause {
 /** The pause has ended, because the platform answers again. */
 export interface ResumedObservation {
   readonly kind: "resumed";
+  /** What goes on again. */
+  readonly scope: PauseScope;
 }
 
 /** The observations of the queue. */

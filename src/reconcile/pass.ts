@@ -3,6 +3,7 @@ import { ResponseValidationError } from "../client/client-errors.ts";
 import { listFactsOf } from "../client/paging.ts";
 import { stay } from "../models/dates.ts";
 import type { Booking, Listing, WebhookConfig } from "../models/records.ts";
+import { bookingTable, type Status } from "../models/statuses.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { RecordSnapshot } from "../stores/event-store.ts";
 import { listingRef, parseRef } from "../webhooks/events.ts";
@@ -282,9 +283,13 @@ function validRows(error: unknown): readonly Listing[] {
   return error instanceof ResponseValidationError ? (error.valid as readonly Listing[]) : [];
 }
 
-/** Returns `false` if the booking is declined or ended more than a week ago. An unreadable check-out gives `true`. */
+const finalStatuses = new Set<string>(
+  bookingTable.filter((status: Status) => status.final).map(({ name }) => name),
+);
+
+/** Returns `false` if the status is final, or if the stay ended more than a week ago. An unreadable check-out gives `true`. */
 function canChange({ snapshot: { status, fields } }: RecordSnapshot): boolean {
-  if (status === "Declined") return false;
+  if (finalStatuses.has(status)) return false;
   try {
     // `stay` needs a check-in. Any day before the check-out works.
     const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });

@@ -2,7 +2,7 @@ import { pause } from "../async.ts";
 import { APIError } from "../client/client-errors.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
-import type { Backoff, Outage } from "../queue/work.ts";
+import { type Backoff, type Kind, kindOf, type Outage } from "../queue/work.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete } from "./options.ts";
 
@@ -10,7 +10,7 @@ import type { Incomplete } from "./options.ts";
 const TRIES = 3;
 /** The longest wait before another try at a record while the breaker is closed, ms. It grows with the tries. */
 const LONGEST_BACKOFF = 1000;
-/** The pass stops after this many outages in a row that hold the breaker open. Concurrent reads count as one. */
+/** The pass stops when the pause has begun or was prolonged this many times in a row. */
 const ROUNDS = 3;
 /** The longest wait within a pass, ms. If a longer wait is needed, the pass stops and the next pass continues. */
 const LONGEST_WAIT = 60_000;
@@ -59,16 +59,20 @@ interface ReaderOptions {
 /** Reads from the platform when the circuit breaker allows it, and stops the pass in an outage. */
 export class Reader {
   readonly #options: ReaderOptions;
-  #rounds = 0;
-  #lastRound = Number.NEGATIVE_INFINITY;
   #triesAtOnce: boolean;
+  /** A pass that the user asked for does not count the pauses before it. */
+  readonly #pausesBefore: Readonly<Record<Kind, number>>;
 
   /** Whether the platform has answered any request. */
   answered = false;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    this.#triesAtOnce = options.asked;
+    const { asked, breaker } = options;
+    this.#triesAtOnce = asked;
+    if (asked) breaker.tryNow();
+    const before = (kind: Kind): number => (asked ? breaker.pausesOf(kind) : 0);
+    this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
   /** @param name - the record's `ref`, or another name for what is read */
@@ -76,65 +80,59 @@ export class Reader {
     const { stop, breaker, backoff, asked } = this.#options;
     const { signal } = stop;
     let failure: Failure | undefined;
-    for (let tries = 1; tries <= TRIES && (await this.#isReady()); tries += 1) {
+    for (let tries = 1; tries <= TRIES && (await this.#isReady(name)); tries += 1) {
       const reading = breaker.begin(name);
-      const askedAt = performance.now();
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.
         const value = await ask({ signal, maxRetries: 0 });
-        this.#gotAnswer();
-        breaker.recordAnswer(reading);
+        this.answered = true;
+        breaker.recordAnswer(reading, true);
         return { value };
       } catch (error) {
         if (signal.aborted) return failure;
         const { outage } = fetchFailure(error);
         failure = { error, answered: !outage };
         if (!outage) {
-          this.#gotAnswer();
+          this.answered = true;
           breaker.recordAnswer(reading);
           return failure;
         }
-        breaker.recordOutage(reading, tries === 1, outage, error);
-        this.#outOfReach(error, outage, askedAt);
+        const verdict = await breaker.recordOutage(reading, tries === 1, outage, error);
+        // If the platform answers for other records, this failure affects only this one.
+        if (verdict === "record") {
+          failure = { error, answered: true };
+          this.answered = true;
+        } else this.#outOfReach(error, outage, name);
       } finally {
         breaker.end(reading);
       }
-      if (!breaker.pause && tries < TRIES)
+      if (!breaker.isPaused(kindOf(name)) && tries < TRIES)
         await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
     return failure;
   }
 
-  #gotAnswer(): void {
-    this.answered = true;
-    this.#rounds = 0;
-  }
-
-  #outOfReach(error: unknown, { everything }: Outage, askedAt: number): void {
+  /** Stops the pass if waiting does not help, because the token is missing or refused. */
+  #outOfReach(error: unknown, { everything }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
-    // Reads that run at the same time count as one round.
-    if (breaker.pause && askedAt >= this.#lastRound) {
-      this.#rounds += 1;
-      this.#lastRound = performance.now();
-    }
     const limited = error instanceof APIError && error.status === 429;
-    // Waiting does not help if the token is missing or refused.
-    const hopeless = everything && !limited;
-    if (hopeless || this.#rounds >= ROUNDS) stop.stop("unreachable", breaker.waitAt(performance.now()));
+    if (everything && !limited) stop.stop("unreachable", breaker.waitAt(performance.now(), kindOf(name)));
   }
 
   /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
-  async #isReady(): Promise<boolean> {
+  async #isReady(name: string): Promise<boolean> {
     const { stop, breaker, asked } = this.#options;
+    const kind = kindOf(name);
     const since = performance.now();
     while (!stop.signal.aborted) {
       const now = performance.now();
-      const wait = breaker.waitAt(now);
-      if (this.#triesAtOnce || (wait === 0 && breaker.room > 0)) {
+      const { room, wait = 0 } = breaker.gateAt(now, kind);
+      if (this.#triesAtOnce || room > 0) {
         this.#triesAtOnce = false;
         return true;
       }
-      if (now - since + wait > LONGEST_WAIT) stop.stop("unreachable", wait);
+      const rounds = breaker.pausesOf(kind) - this.#pausesBefore[kind];
+      if (rounds >= ROUNDS || now - since + wait > LONGEST_WAIT) stop.stop("unreachable", wait);
       else await pause(wait || LOOK_AGAIN, stop.signal, asked);
     }
     return false;

@@ -10,11 +10,14 @@ import {
   time,
 } from "../console/html.ts";
 import type { View, Visit } from "../console/site.ts";
+import { bookingTable, listingTable } from "../models/statuses.ts";
 import type { SandboxRequest } from "./api.ts";
 import type { SandboxDelivery } from "./deliveries.ts";
 import { routeNames } from "./platform.ts";
 import type { Sandbox } from "./sandbox.ts";
-import { bookingMoves, listingMoves, possibleMoves, type SandboxBooking } from "./sandbox-records.ts";
+import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
+import { listingMoves } from "./sandbox-listings.ts";
+import { possibleMoves } from "./sandbox-records.ts";
 import { describeFault, describeScope } from "./verbs.ts";
 
 /** The data of the page. The methods copy only the last entries, because the full lists can have 100,000 entries. */
@@ -124,12 +127,9 @@ function list(id: string, title: string, tools: HtmlValue, rows: readonly Html[]
   }</section>`;
 }
 
-const bookingTones: Readonly<Record<string, Tone>> = {
-  Request: "wait",
-  Confirmed: "good",
-  Declined: "bad",
-  Cancelled: "bad",
-};
+const tones: Readonly<Record<string, Tone>> = Object.fromEntries(
+  [...bookingTable, ...listingTable].map(({ name, tone }) => [name, tone]),
+);
 
 function bookingsOf({ bookings }: Sandbox, visit: Visit): Html {
   const all = bookings.list();
@@ -163,22 +163,20 @@ function bookingRow(
 ): Html {
   const hidden = [["booking", bookingCode]] as const;
   const buttons = possibleMoves(bookingMoves, status).map((move) =>
-    moveButton(move, move === "approve" ? "primary" : "danger"),
+    moveButton(move, tones[bookingMoves[move].to] === "good" ? "primary" : "danger"),
   );
   const dates = html`<div class="filter">${dateField("checkIn", "Check-in", String(checkIn))}${dateField("checkOut", "Check-out", String(checkOut))}</div>`;
-  return html`<li id="booking-${idOf(bookingCode)}"><span class="info"><strong>${bookingCode}</strong>${badge(bookingTones[status] ?? "plain", status)}<span class="soft">${checkIn} to ${checkOut}, listing ${listingId}</span></span>
+  return html`<li id="booking-${idOf(bookingCode)}"><span class="info"><strong>${bookingCode}</strong>${badge(tones[status] ?? "plain", status)}<span class="soft">${checkIn} to ${checkOut}, listing ${listingId}</span></span>
 <span class="end">${buttons.length > 0 && form(visit, hidden, buttons, { label: `booking ${bookingCode}` })}</span>
 <details><summary class="button small" aria-label="Alter booking ${bookingCode}">Alter</summary>${form(visit, hidden, [["alter", "Save"]], { content: dates, label: `booking ${bookingCode}` })}</details></li>`;
 }
-
-const listingTones: Readonly<Record<string, Tone>> = { InReview: "wait", Published: "good" };
 
 function listingsOf({ listings }: Sandbox, visit: Visit): Html {
   const all = listings.list();
   const tools = form(visit, [], [["submit", "New listing", "primary"]]);
   const rows = newest(all).map(({ listingId, listingName, status }) => {
     const buttons = possibleMoves(listingMoves, status).map((move) => moveButton(move));
-    return html`<li id="listing-${listingId}"><strong>${listingId}</strong>${badge(listingTones[status] ?? "plain", status)}<span class="soft">${listingName}</span>
+    return html`<li id="listing-${listingId}"><strong>${listingId}</strong>${badge(tones[status] ?? "plain", status)}<span class="soft">${listingName}</span>
 <span class="end">${buttons.length > 0 && form(visit, [["listing", String(listingId)]], buttons, { label: `listing ${listingId}` })}</span></li>`;
   });
   return list("listings", `Listings (${all.length})`, tools, rows, "No listings yet.");

@@ -3,14 +3,8 @@ import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Issue } from "../errors.ts";
 import { toIssues } from "../models/standard-schema.ts";
 import { createRandom } from "./random.ts";
-import {
-  createBookings,
-  createListings,
-  type SandboxBooking,
-  type SandboxBookings,
-  type SandboxListing,
-  type SandboxListings,
-} from "./sandbox-records.ts";
+import { createBookings, type SandboxBooking, type SandboxBookings } from "./sandbox-bookings.ts";
+import { createListings, type SandboxListing, type SandboxListings } from "./sandbox-listings.ts";
 
 /** The webhook configuration that the sandbox holds. */
 export interface SandboxWebhookConfig {

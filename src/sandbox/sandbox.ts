@@ -37,7 +37,9 @@ import {
   type SandboxState,
   type SandboxWebhookConfig,
 } from "./platform.ts";
-import { copy, refuse, type SandboxBookings, type SandboxListings } from "./sandbox-records.ts";
+import type { SandboxBookings } from "./sandbox-bookings.ts";
+import type { SandboxListings } from "./sandbox-listings.ts";
+import { copy, refuse } from "./sandbox-records.ts";
 
 /** The platform in memory: its API, its records and its notifications. {@link createSandbox} makes a sandbox. */
 export interface Sandbox {

@@ -2,7 +2,9 @@ import { duration } from "../console/html.ts";
 import { StayhookError } from "../errors.ts";
 import { type SandboxDeliveryOptions, type SandboxFault, toRange } from "./options.ts";
 import type { Sandbox } from "./sandbox.ts";
-import type { SandboxBooking, SandboxListing } from "./sandbox-records.ts";
+import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
+import { listingMoves, type SandboxListing } from "./sandbox-listings.ts";
+import { forEachVerb } from "./sandbox-records.ts";
 
 /** What a verb did. */
 export interface Outcome {
@@ -50,24 +52,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
     words: ["bookingCode"],
     run: (sandbox, fields) => book(sandbox, fields, "instantBook"),
   },
-  approve: {
-    usage: "<code>",
-    help: "the host approves",
-    words: ["booking"],
-    run: async ({ bookings }, fields) => bookingOutcome(await bookings.approve(codeOf(fields))),
-  },
-  decline: {
-    usage: "<code>",
-    help: "the host declines",
-    words: ["booking"],
-    run: async ({ bookings }, fields) => bookingOutcome(await bookings.decline(codeOf(fields))),
-  },
-  cancel: {
-    usage: "<code>",
-    help: "the booking is cancelled",
-    words: ["booking"],
-    run: async ({ bookings }, fields) => bookingOutcome(await bookings.cancel(codeOf(fields))),
-  },
+  ...forEachVerb(
+    bookingMoves,
+    (verb, { help }): Verb => ({
+      usage: "<code>",
+      help,
+      words: ["booking"],
+      run: async ({ bookings }, fields) => bookingOutcome(await bookings[verb](codeOf(fields))),
+    }),
+  ),
   alter: {
     usage: "<code> <field>=<value> ...",
     help: "change a booking: alter HX3K9 checkIn=2026-07-03",
@@ -86,18 +79,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
     words: ["listingName"],
     run: async ({ listings }, fields) => listingOutcome(await listings.submit(recordFields(fields))),
   },
-  publish: {
-    usage: "<id>",
-    help: "a listing goes live",
-    words: ["listing"],
-    run: async ({ listings }, fields) => listingOutcome(await listings.publish(idOf(fields))),
-  },
-  hide: {
-    usage: "<id>",
-    help: "a listing is hidden",
-    words: ["listing"],
-    run: async ({ listings }, fields) => listingOutcome(await listings.hide(idOf(fields))),
-  },
+  ...forEachVerb(
+    listingMoves,
+    (verb, { help }): Verb => ({
+      usage: "<id>",
+      help,
+      words: ["listing"],
+      run: async ({ listings }, fields) => listingOutcome(await listings[verb](idOf(fields))),
+    }),
+  ),
   redeliver: {
     usage: "[eventId]",
     help: "deliver a notification again; default: the last notification",

@@ -1,6 +1,8 @@
-import { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
-import { type Change, type EventState, eventStates, statesOf } from "./event-states.ts";
+import { CallGroup } from "./call-group.ts";
+import { checkedFilter, type RowFilter } from "./checked-filter.ts";
+import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
   ClaimedEvent,
@@ -16,6 +18,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "./event-store.ts";
+import { isFiring, rowIdOf, withFiringId, withRowId } from "./firing-id.ts";
 import {
   type Addition,
   additionOf,
@@ -24,6 +27,8 @@ import {
   type Settlement,
   settlementOf,
 } from "./outcomes.ts";
+import { SET_BACK, StoreClock } from "./store-clock.ts";
+import { Subscribers } from "./subscribers.ts";
 
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
@@ -61,18 +66,20 @@ export interface Settled {
   readonly more: boolean;
 }
 
+/** One call of `claim`, as a store makes it. */
+export interface ClaimCall extends ClaimOptions {
+  /** The tokens of the call's leases are `<token>:0`, `<token>:1` and so on. */
+  readonly token: string;
+  /** The claims that the call is about to commit. The store sets them before the step whose answer may be lost. */
+  claimed: readonly Claimed[];
+}
+
 /** A result with the store's clock, epoch ms, read while the call ran. */
 export interface Timed<T> {
   readonly now: number;
   readonly result: T;
 }
 
-/** The maximum number of calls that share a statement. */
-const GROUP = 200;
-/** If a call waits this long, the statement before it probably waits for a lock, so do not wait for it, ms. */
-const SLOW = 50;
-/** How far the store's clock may be behind before the base treats it as set back, ms. */
-const SET_BACK = 1000;
 /** The claims whose rows a store remembers. More leases than these are hardly held at once. */
 const CLAIMS = 10_000;
 /** The key of the meta value that keeps `lastReceivedAt` when the last webhook event is deleted. */
@@ -84,22 +91,29 @@ const LAST_RECEIVED = "stayhook:last-received";
  * protected methods, which get only checked values, and write down what they get.
  *
  * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
+ *
+ * A timer has one row, whose id has no time. The public methods take and give the ids of its firings, which do.
  */
 export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
-  readonly #adds = new Group<Addition, AddAnswer>(
+  readonly #adds = new CallGroup<Addition, AddAnswer>(
     ({ event }) => event.eventId,
     (additions) => this.#add(additions),
   );
-  readonly #settles = new Group<Settlement<Tx>, Settled>(
+  readonly #settles = new CallGroup<Settlement<Tx>, Settled>(
     ({ claim }) => claim.ref ?? claim.eventId,
     (settlements) => this.doSettle(settlements),
   );
-  readonly #renewals = new Group<Renewal, boolean>(
+  readonly #renewals = new CallGroup<Renewal, boolean>(
     ({ claim }) => claim.lease,
     (renewals) => this.#renew(renewals),
   );
   readonly #rows = new Map<string, ClaimedRow>();
+  /** The claims that got no answer. The store may have made them. */
+  readonly #lost = new Set<ClaimCall>();
+  /** Begins the tokens of this handle's additions. Made with the first one, because a Worker's start has no random values. */
+  #name: string | undefined;
+  #added = 0;
   readonly #clock = new StoreClock();
   #isFirstRead = true;
   #isWaking = false;
@@ -110,7 +124,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
    * and may have equal records. The answers have the order of the additions.
    */
   protected abstract doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]>;
-  protected abstract doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>>;
+  protected abstract doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>>;
   /** Returns the tokens of the leases that are still held. */
   protected abstract doRenew(
     claims: readonly ClaimedEvent[],
@@ -130,7 +144,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   protected abstract doRemove(ref: string, what: readonly string[] | "timers"): Promise<number>;
   protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
   /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
-  protected abstract doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
+  protected abstract doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
   /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
   protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
   /**
@@ -139,7 +153,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
    */
   protected abstract doChange(
     change: Change,
-    filter: EventFilter,
+    filter: RowFilter,
     states: readonly EventState[],
     slice: Slice,
   ): Promise<Sliced<number>>;
@@ -176,7 +190,9 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
     this.assertOpen();
     checkNoUnknown(options, ["dueIn", "replace"]);
-    const answer = await this.#adds.call(additionOf(event, options));
+    this.#added += 1;
+    this.#name ??= crypto.randomUUID().slice(0, 9);
+    const answer = await this.#adds.call(additionOf(event, options, this.#name + this.#added.toString(36)));
     if (answer === "added") this.#woke();
     return answer;
   }
@@ -198,18 +214,57 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     // A lease of 0 ms would end at once, and the same claim would lease the event again. So use at least 1 ms.
     const leaseDuration = Math.max(1, Math.ceil(options.leaseDuration));
     const checked = { ...options, limit: Math.ceil(options.limit), leaseDuration };
+    if (options.eventId !== undefined) {
+      if (!(await this.#isCurrent(options.eventId))) return [];
+      checked.eventId = rowIdOf(options.eventId).eventId;
+    }
     const claimed = await this.#timed(
-      () => this.doClaim(checked),
+      () => this.#claim(checked),
       (claims) => claims.length > 0,
     );
     for (const { claim, row } of claimed) this.#remember(claim.lease, row);
-    return claimed.map(({ claim }) => claim);
+    return claimed.map(({ claim }) => withFiringId(claim));
+  }
+
+  async #claim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+    await this.#giveBack();
+    const call: ClaimCall = { ...options, token: crypto.randomUUID().slice(9), claimed: [] };
+    try {
+      return await this.doClaim(call);
+    } catch (error) {
+      this.#lost.add(call);
+      throw error;
+    }
+  }
+
+  /**
+   * Releases the events of claims that got no answer. No process got these events, so the attempts do not count. A claim
+   * that has not ended yet holds the locks of its records, so that the release comes after it.
+   */
+  async #giveBack(): Promise<void> {
+    if (this.#lost.size === 0) return;
+    const lost = [...this.#lost];
+    const claims = await this.doFindLost(lost);
+    await Promise.all(
+      claims.map(({ claim, row }) => this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" }))),
+    );
+    for (const call of lost) this.#lost.delete(call);
+  }
+
+  /**
+   * Returns the claims of calls that got no answer. A store that cannot know them before the answer must read them, and
+   * must see to it that a call that arrives later claims nothing.
+   */
+  protected async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
+    return calls.flatMap(({ claimed }) => claimed);
   }
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
     this.assertOpen();
     const duration = Math.max(1, Math.ceil(leaseDuration));
-    const held = await Promise.all(claims.map((claim) => this.#renewals.call({ claim, duration })));
+    const held = await Promise.all(
+      claims.map((claim) => this.#renewals.call({ claim: withRowId(claim), duration })),
+    );
     return claims.filter((_, index) => held[index]);
   }
 
@@ -224,8 +279,9 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     return renewals.map(({ claim }) => held.has(claim.lease));
   }
 
-  async settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
+  async settle(given: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
     this.assertOpen();
+    const claim = withRowId(given);
     const row = this.#rows.get(claim.lease) ?? (await this.#rowOf(claim));
     if (row === undefined) return false;
     const settlement = settlementOf({ ...claim }, row, outcome);
@@ -240,6 +296,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async nextDue(): Promise<number | undefined> {
     this.assertOpen();
+    await this.#giveBack();
     return this.#timed(
       () => this.doNextDue(),
       (next) => next === 0,
@@ -249,7 +306,10 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   async remove(ref: string, what: readonly string[] | "timers"): Promise<number> {
     this.assertOpen();
     checkRef(ref);
-    return what.length === 0 ? 0 : this.doRemove(ref, what);
+    if (what === "timers") return this.doRemove(ref, what);
+    const current = await Promise.all(what.map((eventId) => this.#isCurrent(eventId)));
+    const rows = what.filter((_, index) => current[index]).map((eventId) => rowIdOf(eventId).eventId);
+    return rows.length === 0 ? 0 : this.doRemove(ref, rows);
   }
 
   async list({ limit: asked, after, ...given }: ListOptions): Promise<StoredEvent[]> {
@@ -257,11 +317,11 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     const filter = checkedFilter(given);
     const limit = Math.ceil(asked);
     const events: StoredEvent[] = [];
-    let before = after === undefined ? undefined : await this.arrivalOf(after);
+    let before = after === undefined ? undefined : await this.arrivalOf(rowIdOf(after).eventId);
     if (after !== undefined && before === undefined) return [];
     while (events.length < limit) {
       const { found, next } = await this.doList(filter, { before, limit: limit - events.length });
-      events.push(...found);
+      events.push(...found.map(withFiringId));
       if (next === undefined) break;
       before = next;
     }
@@ -270,7 +330,14 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async get(eventId: string): Promise<StoredEvent | undefined> {
     this.assertOpen();
-    return this.doGet(eventId);
+    const row = rowIdOf(eventId);
+    const event = await this.doGet(row.eventId);
+    return event && isFiring(event, row.timestamp) ? withFiringId(event) : undefined;
+  }
+
+  /** Whether the id is no firing of a timer, or the last firing that was set. */
+  async #isCurrent(eventId: string): Promise<boolean> {
+    return rowIdOf(eventId).timestamp === undefined || (await this.get(eventId)) !== undefined;
   }
 
   async counts(): Promise<Record<EventState, number>> {
@@ -384,7 +451,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
         : [],
     );
     if (issues.length > 0) throw new InvalidArgumentError(issues);
-    await this.doRestore(batch.events, batch.snapshots);
+    await this.doRestore(batch.events.map(withRowId), batch.snapshots);
     this.#woke();
   }
 
@@ -519,152 +586,9 @@ export async function keepLastReceived(store: EventStore<unknown>, receivedAt: n
     await store.setMeta(LAST_RECEIVED, String(receivedAt), { expected: kept?.value });
 }
 
-/**
- * Calls that arrive while a statement runs share the next one. If a shared statement fails, each call is tried again
- * by itself, so that one bad event fails no other.
- */
-class Group<In, Out> {
-  readonly #keyOf: (call: In) => string;
-  readonly #run: (calls: readonly In[]) => Promise<readonly Out[]>;
-  #waiting: Waiting<In, Out>[] = [];
-  /** The group that the waiting calls wait for. */
-  #last: Promise<void> | undefined;
-  /** The groups whose statement runs. */
-  readonly #groups = new Set<Promise<void>>();
-  #timer: ReturnType<typeof setTimeout> | undefined;
-
-  /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
-  constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
-    this.#keyOf = keyOf;
-    this.#run = run;
-  }
-
-  call(call: In): Promise<Out> {
-    return new Promise((resolve, reject) => {
-      this.#waiting.push({ call, resolve, reject });
-      if (this.#last !== undefined) this.#waitFor();
-      // Calls of the same turn share the first statement, too.
-      else if (this.#waiting.length === 1) queueMicrotask(() => this.#start());
-    });
-  }
-
-  /** Resolves when no call is waiting or running. */
-  async idle(): Promise<void> {
-    while (this.#waiting.length > 0 || this.#groups.size > 0) await Promise.all(this.#groups);
-  }
-
-  #start(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    const group = this.#runGroup(this.#take());
-    this.#last = group;
-    this.#groups.add(group);
-    if (this.#waiting.length > 0) this.#waitFor();
-    void group.then(() => {
-      this.#groups.delete(group);
-      if (this.#last !== group) return;
-      this.#last = undefined;
-      if (this.#waiting.length > 0) this.#start();
-    });
-  }
-
-  /** Sets a timer only if a call waits: a timer for each group would cost a third of an `add` of the memory store. */
-  #waitFor(): void {
-    this.#timer ??= setTimeout(() => this.#start(), SLOW);
-  }
-
-  async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {
-    try {
-      await this.#runTogether(group);
-    } catch (error) {
-      if (group.length === 1) group[0]!.reject(error);
-      else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
-    }
-  }
-
-  #take(): Waiting<In, Out>[] {
-    const group = new Map<string, Waiting<In, Out>>();
-    const later: Waiting<In, Out>[] = [];
-    for (const each of this.#waiting) {
-      const key = this.#keyOf(each.call);
-      if (group.size < GROUP && !group.has(key)) group.set(key, each);
-      else later.push(each);
-    }
-    this.#waiting = later;
-    return [...group.values()];
-  }
-
-  async #runTogether(group: readonly Waiting<In, Out>[]): Promise<void> {
-    const outs = await this.#run(group.map(({ call }) => call));
-    for (const [index, { resolve }] of group.entries()) resolve(outs[index]!);
-  }
-}
-
 interface Renewal {
   readonly claim: ClaimedEvent;
   readonly duration: number;
-}
-
-interface Waiting<In, Out> {
-  readonly call: In;
-  resolve(out: Out): void;
-  reject(error: unknown): void;
-}
-
-/** Compares the store's clock with the monotonic clock of this process. */
-class StoreClock {
-  #now = Number.NEGATIVE_INFINITY;
-  #readAt = 0;
-
-  /** Notes a reading that has just arrived. */
-  read(now: number): void {
-    this.#now = now;
-    this.#readAt = performance.now();
-  }
-
-  /** Whether a reading is behind even the moment at which its call was sent. */
-  isBehind(now: number, sentAt: number): boolean {
-    return now < this.#now + (sentAt - this.#readAt) - SET_BACK;
-  }
-}
-
-const FILTER = [
-  "eventId",
-  "ref",
-  "state",
-  "type",
-  "reason",
-  "source",
-  "receivedAfter",
-  "receivedBefore",
-] as const satisfies readonly (keyof EventFilter)[];
-/** The first and the last date that every database can store. No event was received outside this range. */
-const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
-
-/**
- * Moves the dates of a filter into the range that every database can store. Throws on a misspelled field. If the
- * store ignored this field, the filter could match every event, and `discard` would discard all events.
- */
-function checkedFilter(filter: EventFilter): EventFilter {
-  checkNoUnknown(filter ?? null, FILTER);
-  const issues: Issue[] = [];
-  const { state, receivedAfter, receivedBefore } = filter;
-  if (state !== undefined && !eventStates.includes(state))
-    issues.push({ path: ["state"], message: `must be one of ${eventStates.join(", ")}` });
-  for (const [name, date] of Object.entries({ receivedAfter, receivedBefore })) {
-    if (date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
-      issues.push({ path: [name], message: "must be a valid date" });
-  }
-  if (issues.length > 0) throw new InvalidArgumentError(issues);
-  return {
-    ...filter,
-    ...(receivedAfter && { receivedAfter: withinDates(receivedAfter) }),
-    ...(receivedBefore && { receivedBefore: withinDates(receivedBefore) }),
-  };
-}
-
-function withinDates(date: Date): Date {
-  return new Date(Math.min(Math.max(date.getTime(), FIRST_DATE), LAST_DATE));
 }
 
 function checkRef(ref: unknown): void {
@@ -672,40 +596,11 @@ function checkRef(ref: unknown): void {
     throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
 }
 
-export class Subscribers {
-  // The set contains objects, not functions, because the same function may subscribe twice.
-  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
-
-  get isEmpty(): boolean {
-    return this.#subscriptions.size === 0;
-  }
-
-  /** @returns a function that ends the subscription. From the second call on, that function returns `false` */
-  add(wake: () => void): () => boolean {
-    const subscription = { wake };
-    this.#subscriptions.add(subscription);
-    return () => this.#subscriptions.delete(subscription);
-  }
-
-  wake(): void {
-    for (const { wake } of [...this.#subscriptions]) {
-      try {
-        wake();
-      } catch {
-        // Ignore an error of `wake`. The store has already written the change, so the store's method must not reject.
-      }
-    }
-  }
-
-  clear(): void {
-    this.#subscriptions.clear();
-  }
-}
-
 export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
   const names = Object.keys(a.fields);
   return (
     a.status === b.status &&
+    a.known === b.known &&
     names.length === Object.keys(b.fields).length &&
     names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
   );

@@ -17,6 +17,10 @@ export interface Snapshot {
   readonly status: string;
   /** The tracked fields by name. */
   readonly fields: Readonly<Record<string, TrackedValue>>;
+  /**
+   * JSON with the stay that the user's side knows, for `stayChange`. It is absent if `status` and `fields` say the same.
+   */
+  readonly known?: string | undefined;
 }
 
 /** The snapshot that a store keeps of a booking or listing. */
@@ -33,7 +37,11 @@ export interface RecordSnapshot {
 
 /** An event to record. The handler answers a notification only after it has recorded the event. */
 export interface NewEvent {
-  /** The notification's `eventId`, in lower case. A store records each id once. */
+  /**
+   * The notification's `eventId`, in lower case. A store records each id once. A timer is added as
+   * `stayhook:timer:<ref>:<name>`. Its events and claims have the `timestamp` behind that, because each time that was set
+   * has an id of its own.
+   */
   readonly eventId: string;
   /** The event's record: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
   readonly ref: string | null;
@@ -43,7 +51,10 @@ export interface NewEvent {
   readonly topic: string | null;
   /** The time of the event, usually the timestamp of its notification. ISO 8601 in UTC. */
   readonly timestamp: string;
-  /** The JSON text of the notification. Rechecks and timers store their own JSON here. The reconciler's events have `null`. */
+  /**
+   * The JSON text of the notification. Rechecks and timers store their own JSON here. The reconciler's events have `null`.
+   * If the event has no record, the store drops the text when the event becomes done, and keeps the id.
+   */
   readonly notification: string | null;
   /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
   readonly traceparent?: string | null | undefined;
@@ -109,8 +120,11 @@ export interface SynchronousTransaction {
   readonly [synchronous]?: true;
 }
 
-/** A function passed to `event.atomically`. The store calls it in the transaction that ends the event. */
-export type Write<Tx> = (tx: Tx) => void | Promise<void>;
+/**
+ * A function passed to `event.atomically`. The store calls it in the transaction that ends the event, and awaits a
+ * result that has a method `then`, such as a promise or a lazy query of an ORM.
+ */
+export type Write<Tx> = (tx: Tx) => unknown;
 
 /** An event to record, with the options of {@link EventStore.add}. */
 export interface FurtherEvent extends AddOptions {
@@ -126,8 +140,9 @@ export interface FurtherChanges {
    */
   readonly events?: readonly FurtherEvent[] | undefined;
   /**
-   * Events of this record to delete before `events` are recorded: these ids, or all timers of the record. Done events
-   * and the attempt's own event are kept.
+   * Events of this record to delete before `events` are recorded: these ids, or all timers of the record, fired ones
+   * too. Other done events and the attempt's own event are kept. But if they name the attempt's own timer, the same time
+   * can be set again: an `add` with `replace: "moved"` and the same `timestamp` replaces the timer.
    */
   readonly remove?: readonly string[] | "timers" | undefined;
 }
@@ -312,7 +327,8 @@ export interface EventStore<Tx = never> {
    * Records an event. When the call resolves, the event is as durable as the store guarantees.
    *
    * With `replace`, the event may take the place of a known event with the same id and `ref`. It is then pending or
-   * scheduled anew, with 0 attempts and a new `receivedAt`. It keeps its history, and its place in lists.
+   * scheduled anew, with 0 attempts and a new `receivedAt`. It keeps its place in lists and, unless it is a timer, its
+   * history.
    *
    * @returns `duplicate` if the store has an event with this id and `ref`, and does not replace it. `conflict` if it
    * has an event with this id and another `ref`. `busy` if the event would be replaced, but an attempt is processing
@@ -337,8 +353,9 @@ export interface EventStore<Tx = never> {
    * Records the outcome of an attempt in one atomic step, and ends its lease. The record is then due when the first of
    * its events is due, but not before now. An expired lease stays valid until the record is claimed again.
    *
-   * A second call with the same claim resolves to `true` if this lease ended the attempt and nobody has claimed the
-   * record since. It records nothing, and runs no `writes`. So a caller that got no answer can call again.
+   * A second call with the same claim resolves to `true` if this lease ended the attempt, also if another event of the
+   * record was claimed since. It records nothing, and runs no `writes`. So a caller that got no answer can call again. Once
+   * the event itself is claimed again, or deleted, a second call resolves to `false`.
    *
    * @returns `false` if the lease was lost. The store then records nothing
    * @throws if the outcome could not be recorded. The lease is then still held. If a function in `writes` threw an
@@ -349,8 +366,8 @@ export interface EventStore<Tx = never> {
   settle(claim: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean>;
 
   /**
-   * Deletes events of a record: these ids, or all its timers. Keeps done events, so that a timer that has fired is
-   * known, and skips an event that is being processed.
+   * Deletes events of a record: these ids, or all its timers, fired ones too. Keeps other done events, so that a repeated
+   * notification is known, and skips an event that is being processed.
    *
    * @returns how many events it deleted
    */
@@ -360,7 +377,10 @@ export interface EventStore<Tx = never> {
   nextDue(): Promise<number | undefined>;
   /** Resolves to at most `limit` events that match the filter, the newest first. */
   list(options: ListOptions): Promise<StoredEvent[]>;
-  /** Resolves to the event with this id, or to `undefined` if the store does not have it. */
+  /**
+   * Resolves to the event with this id, or to `undefined` if the store does not have it. Like all methods, it takes the
+   * id of a timer with and without the time that was set.
+   */
   get(eventId: string): Promise<StoredEvent | undefined>;
   /** Resolves to the number of events in each state. */
   counts(): Promise<Record<EventState, number>>;

@@ -1,4 +1,6 @@
 // What an attempt does to its event, computed once for all stores. A store writes it down.
+// Three rules stand a second time, because a script or a single statement cannot ask TypeScript: `replaces` in the Lua of
+// Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, `lostHistory` in the Lua of Redis.
 
 import type { EventState, FailureReason } from "./event-states.ts";
 import type {
@@ -11,6 +13,7 @@ import type {
   StoredEvent,
   Write,
 } from "./event-store.ts";
+import { clearedTime, rowIdOf } from "./firing-id.ts";
 
 /** The maximum wait, ms: 5 years. A wait of 1e300 ms would overflow the numbers and dates of a database. */
 export const MAX_WAIT = 1826 * 24 * 60 * 60_000;
@@ -29,15 +32,23 @@ export interface Addition {
   /** ms until the event is due. An event with more than 0 ms is `scheduled`. */
   readonly dueIn: number;
   readonly replace: AddOptions["replace"];
+  /** Tells a repeated call that found its own event from one that found another's. A new event keeps it as its `lease`. */
+  readonly token: string | undefined;
 }
 
 /** Copies the event, because the caller may change it before the store writes it. */
-export function additionOf(event: NewEvent, { dueIn = 0, replace }: AddOptions = {}): Addition {
-  const { eventId, ref, source, topic, timestamp, notification, traceparent } = event;
+export function additionOf(
+  event: NewEvent,
+  { dueIn = 0, replace }: AddOptions = {},
+  token?: string,
+): Addition {
+  const { ref, source, topic, timestamp, notification, traceparent } = event;
+  const { eventId } = rowIdOf(event.eventId);
   return {
     event: { eventId, ref, source, topic, timestamp, notification, traceparent: traceparent ?? null },
     dueIn: clampWait(dueIn),
     replace,
+    token,
   };
 }
 
@@ -65,6 +76,8 @@ export interface EventChange {
   readonly type: string | undefined;
   readonly reason: FailureReason | null;
   readonly history: readonly AttemptEntry[];
+  /** Whether the event loses its notification: an event without a record that is done. Its id stays known. */
+  readonly dropsText: boolean;
   /** The event that takes the place of the ended one, recorded now. `undefined` if the event stays what it is. */
   readonly event: Addition["event"] | undefined;
 }
@@ -96,15 +109,18 @@ export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: 
   const own = additions.find(({ event }) => event.eventId === claim.eventId);
   return {
     ...base,
-    change: own !== undefined && replaces(own, claim, ended.state) ? replacedBy(own, ended) : ended,
+    change: changeOf(claim, outcome, ended, own),
     delay: outcome.state === "retrying" && !outcome.counted && !outcome.waits ? ended.dueIn! : undefined,
     ...(outcome.state === "done" && {
       record: claim.ref === null ? undefined : copyOf(outcome.record),
       writes: outcome.writes ?? [],
     }),
-    remove: Array.isArray(outcome.remove)
-      ? outcome.remove.filter((eventId) => eventId !== claim.eventId)
-      : outcome.remove,
+    remove:
+      outcome.remove === "timers"
+        ? outcome.remove
+        : outcome.remove
+            ?.map((given) => rowIdOf(given).eventId)
+            .filter((eventId) => eventId !== claim.eventId),
     additions: additions.filter((addition) => addition !== own),
   };
 }
@@ -112,7 +128,8 @@ export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: 
 function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Outcome<never>): EventChange {
   const { attempts, outages, replayed, claimedAt } = claim;
   const firstOutageAt = outages > 0 ? claimedAt - claim.outageFor : null;
-  const same = { attempts, outages, firstOutageAt, replayed, type: undefined, history, event: undefined };
+  const kept = { type: undefined, history, dropsText: false, event: undefined };
+  const same = { attempts, outages, firstOutageAt, replayed, ...kept };
   if (outcome.state === "released") {
     const isFirst = attempts === 1 && outages === 0;
     const reason = isFirst ? null : (history.at(-1)?.reason ?? null);
@@ -132,7 +149,9 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
       ...(outcome.state === "done" && changesOf(claim.previous, outcome.record)),
     }),
   };
-  if (outcome.state !== "retrying") return { ...ended, state: outcome.state, dueIn: null };
+  if (outcome.state === "parked") return { ...ended, state: outcome.state, dueIn: null };
+  if (outcome.state === "done")
+    return { ...ended, state: outcome.state, dueIn: null, dropsText: claim.ref === null };
   const retrying = { ...ended, state: outcome.state, dueIn: clampWait(outcome.in) };
   if (outcome.waits) return { ...retrying, attempts: attempts - 1 };
   return outcome.counted
@@ -171,6 +190,28 @@ export function replaces(
   return replace === "moved" && known.timestamp !== event.timestamp;
 }
 
+/** @param own - the addition with the id of the claim's own event */
+function changeOf(
+  claim: ClaimedEvent,
+  outcome: Outcome<never>,
+  ended: EventChange,
+  own: Addition | undefined,
+): EventChange {
+  if (own !== undefined) return replaces(own, claim, ended.state) ? replacedBy(own, ended) : ended;
+  return isCleared(claim, outcome) ? clearedBy(claim, ended) : ended;
+}
+
+/** Whether the attempt of a timer has cleared the timer itself. */
+function isCleared({ eventId, source }: ClaimedEvent, outcome: Outcome<never>): boolean {
+  if (source !== "timer" || outcome.state !== "done" || outcome.remove === undefined) return false;
+  return outcome.remove === "timers" || outcome.remove.some((given) => rowIdOf(given).eventId === eventId);
+}
+
+function clearedBy(claim: ClaimedEvent, ended: EventChange): EventChange {
+  const timestamp = clearedTime(claim.timestamp);
+  return { ...ended, event: additionOf({ ...claim, timestamp }).event };
+}
+
 function replacedBy(addition: Addition, { history }: EventChange): EventChange {
   return {
     state: stateOfNew(addition),
@@ -181,9 +222,18 @@ function replacedBy(addition: Addition, { history }: EventChange): EventChange {
     replayed: false,
     type: undefined,
     reason: null,
-    history,
+    history: historyOfReplaced(addition.event, history),
+    dropsText: false,
     event: addition.event,
   };
+}
+
+/** Returns the history that a replaced event begins with. The history of a timer shows the attempts of one firing. */
+export function historyOfReplaced(
+  { source }: Addition["event"],
+  history: readonly AttemptEntry[],
+): readonly AttemptEntry[] {
+  return source === "timer" ? [] : history;
 }
 
 /** Returns the history of an event whose lease has ended at `leaseEnd`. Times are epoch ms by the store's clock. */
@@ -216,8 +266,8 @@ function lastOfEach(additions: readonly Addition[]): readonly Addition[] {
 }
 
 /** Copies a snapshot that a caller passes or gets, because the caller may change it. */
-export function copyOfSnapshot({ status, fields }: Snapshot): Snapshot {
-  return { status, fields: { ...fields } };
+export function copyOfSnapshot({ status, fields, known }: Snapshot): Snapshot {
+  return { status, fields: { ...fields }, ...(known !== undefined && { known }) };
 }
 
 function copyOf(record: Settlement<never>["record"]): Settlement<never>["record"] {

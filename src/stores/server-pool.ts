@@ -28,11 +28,36 @@ export async function connectWithin<C extends { release(): void }>(
   });
 }
 
-/** @throws `InvalidWriteError` if `run` takes longer than {@link LONGEST_WRITES} ms */
-export function writeWithinTime(run: () => Promise<void>): Promise<void> {
+/**
+ * Calls `run` with a connection for the functions passed to `event.atomically`. The connection's `release` does nothing,
+ * because some ORMs call it after each query, and the store's transaction still needs the connection. When `run` has
+ * ended, the connection throws, because a late statement would run in another transaction.
+ *
+ * @throws `InvalidWriteError` if `run` takes longer than {@link LONGEST_WRITES} ms
+ */
+export async function writeWithinTime<C extends object>(
+  connection: C,
+  run: (tx: C) => Promise<void>,
+): Promise<void> {
+  let isOver = false;
+  const tx = new Proxy(connection, {
+    get(target, name) {
+      if (name === "release") return () => {};
+      if (isOver) throw new InvalidWriteError(LATE);
+      const value: unknown = Reflect.get(target, name, target);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
   const message = `The functions passed to event.atomically took longer than ${LONGEST_WRITES} ms. Do slow work before you call event.atomically.`;
-  return within(LONGEST_WRITES, run(), () => new InvalidWriteError(message));
+  try {
+    await within(LONGEST_WRITES, run(tx), () => new InvalidWriteError(message));
+  } finally {
+    isOver = true;
+  }
 }
+
+const LATE =
+  "The connection of event.atomically was used after its function had ended. Await every query in the function, and do not keep the connection.";
 
 async function within<T>(ms: number, promise: Promise<T>, late: () => Error): Promise<T> {
   let timer: NodeJS.Timeout | undefined;

@@ -8,14 +8,8 @@ export type {
 } from "../sandbox/options.ts";
 export type { SandboxWebhookConfig } from "../sandbox/platform.ts";
 export { createSandbox, type Sandbox } from "../sandbox/sandbox.ts";
-export type {
-  SandboxBooking,
-  SandboxBookingFields,
-  SandboxBookings,
-  SandboxListing,
-  SandboxListingFields,
-  SandboxListings,
-} from "../sandbox/sandbox-records.ts";
+export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/sandbox-bookings.ts";
+export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/sandbox-listings.ts";
 export {
   createTestEvent,
   type TestEvent,

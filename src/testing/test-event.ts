@@ -1,25 +1,30 @@
 import { v4 } from "uuid";
-import { StayhookError } from "../errors.ts";
+import { describeKind, StayhookError } from "../errors.ts";
+import { eventTypes } from "../models/event-types.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
+import { nearest } from "../option-names.ts";
 import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
+import type { Snapshot } from "../stores/event-store.ts";
+import { firingId } from "../stores/firing-id.ts";
 import {
   type BookingTimerEvent,
   decisionDeadline,
-  eventTypes,
   type FieldChanges,
   type ListingTimerEvent,
   type PreviousRecord,
   type WebhookEventMap,
   type Writing,
 } from "../webhooks/events.ts";
+import { knownStayOf } from "../webhooks/processing/known-stay.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
 import {
   checkTimerName,
   checkTimerTime,
   type EventTimers,
   type FiredTimer,
+  isSkipped,
   TimerRules,
   timerId,
 } from "../webhooks/timers.ts";
@@ -37,8 +42,22 @@ export interface TestEventExtras {
 }
 
 /** The event that `createTestEvent` makes for a type. */
-export type TestEvent<T extends TestEventType, B extends Booking, L extends Listing, Tx> = TestEventExtras &
-  WebhookEventMap<B, L, Tx>[T];
+export type TestEvent<
+  T extends TestEventType | TimerEventType<"booking" | "listing">,
+  B extends Booking,
+  L extends Listing,
+  Tx,
+> = TestEventExtras &
+  (T extends TimerEventType<"booking">
+    ? BookingTimerEvent<B> & Writing<Tx>
+    : T extends TimerEventType<"listing">
+      ? ListingTimerEvent<L> & Writing<Tx>
+      : T extends TestEventType
+        ? WebhookEventMap<B, L, Tx>[T]
+        : never);
+
+/** The types of the events of timers. */
+export type TimerEventType<K extends "booking" | "listing"> = `${K}.timer.${string}`;
 
 /** The types of events about a booking. */
 export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
@@ -73,7 +92,7 @@ export interface CommonFields<Tx> {
 }
 
 /** The fields that an event about a booking takes. */
-export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf<T>> & {
+export type BookingFields<T extends string, B> = FieldsOf<T> & {
   /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
   readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
 } & (T extends "booking.Request"
@@ -84,10 +103,14 @@ export type BookingFields<T extends BookingEventType, B> = RecordFields<StatusOf
     : unknown);
 
 /** The fields that an event about a listing takes. */
-export type ListingFields<T extends ListingEventType, L> = RecordFields<StatusOf<T>> & {
+export type ListingFields<T extends string, L> = FieldsOf<T> & {
   /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
   readonly listing?: (L & GivenRecord<Listing, StatusOf<T>> & Misspelt<L, Listing>) | undefined;
 };
+
+type FieldsOf<T extends string> = T extends `${string}.timer.${string}`
+  ? TimerFields
+  : RecordFields<StatusOf<T>>;
 
 /** The fields that the event of a timer takes. */
 export interface TimerFields {
@@ -102,7 +125,7 @@ export interface TimerFields {
   readonly timers?: Map<string, Date> | undefined;
   /** The status of the record. Default `Confirmed`, or `Published` for a listing. */
   readonly status?: string | undefined;
-  /** The record in its last handled event. Default `undefined`. */
+  /** The record in its last handled event. Default: the record as it is now, because nothing has changed. */
   readonly previous?: PreviousRecord<string> | undefined;
 }
 
@@ -122,18 +145,30 @@ interface RecordFields<S extends string> {
   readonly changes?: FieldChanges<string> | undefined;
 }
 
-type StatusOf<T> = T extends `${string}.${infer S}` ? (S extends "unknown" ? string : S) : never;
+type StatusOf<T> = T extends `${string}.${infer S}`
+  ? S extends "unknown" | `timer.${string}`
+    ? string
+    : S
+  : never;
 
 type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: S | undefined };
 
-/** Refuses the fields of `G` that differ from a field of `R` only in the case of their letters. */
+/** Refuses the fields of `G` that differ from a field of `R` only in the case of their letters, and names that field. */
 type Misspelt<G, R> = {
   readonly [Field in Exclude<keyof G, keyof R> & string as Lowercase<Field> extends Lowercase<
     keyof R & string
   >
     ? Field
-    : never]?: never;
+    : never]?: {
+    /** The field that was meant. */
+    readonly "did you mean": MeantBy<Field, keyof R & string>;
+  };
 };
+type MeantBy<Field extends string, Known extends string> = Known extends unknown
+  ? Lowercase<Known> extends Lowercase<Field>
+    ? Known
+    : never
+  : never;
 
 type Given = Readonly<Record<string, unknown>>;
 type RecordKind = "booking" | "listing";
@@ -180,17 +215,15 @@ const recordFields = ["status", "previous", "changed", "changes", "timers"];
 // `NoInfer`: TypeScript must infer the model from `fields`, not from the callback that gets the event.
 // `L = never`: without a `client` field, a booking event fits a callback for any listing model. In the same way,
 // listing events use `B = never`.
+// If no overload fits, TypeScript shows the error of the last one, so that of bookings comes last.
 export function createTestEvent<
-  const T extends BookingEventType,
-  B extends object = object,
+  const T extends "message" | "unknown",
+  B extends Booking = never,
   L extends Listing = never,
   Tx = never,
->(
-  type: T,
-  fields?: CommonFields<Tx> & BookingFields<T, B>,
-): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>>;
+>(type: T, fields?: CommonFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
 export function createTestEvent<
-  const T extends ListingEventType,
+  const T extends ListingEventType | TimerEventType<"listing">,
   L extends object = object,
   B extends Booking = never,
   Tx = never,
@@ -198,36 +231,19 @@ export function createTestEvent<
   type: T,
   fields?: CommonFields<Tx> & ListingFields<T, L>,
 ): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>>;
-export function createTestEvent<B extends object = object, Tx = never>(
-  type: `booking.timer.${string}`,
-  fields?: CommonFields<Tx> &
-    TimerFields & {
-      /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
-      readonly booking?: (B & Partial<Booking> & Misspelt<B, Booking>) | undefined;
-    },
-): TestEventExtras & BookingTimerEvent<Booking & NoInfer<B>> & Writing<NoInfer<Tx>>;
-export function createTestEvent<L extends object = object, Tx = never>(
-  type: `listing.timer.${string}`,
-  fields?: CommonFields<Tx> &
-    TimerFields & {
-      /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
-      readonly listing?: (L & Partial<Listing> & Misspelt<L, Listing>) | undefined;
-    },
-): TestEventExtras & ListingTimerEvent<Listing & NoInfer<L>> & Writing<NoInfer<Tx>>;
 export function createTestEvent<
-  const T extends "message" | "unknown",
-  B extends Booking = never,
+  const T extends BookingEventType | TimerEventType<"booking">,
+  B extends object = object,
   L extends Listing = never,
   Tx = never,
->(type: T, fields?: CommonFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
+>(
+  type: T,
+  fields?: CommonFields<Tx> & BookingFields<T, B>,
+): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
   const timerName = TimerRules.nameIn(type);
   if (timerName !== undefined) checkTimerName(timerName);
-  else if (!eventTypes.includes(type))
-    refuse(
-      `must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`,
-      "type",
-    );
+  else if (!eventTypes.includes(type)) refuse(wrongType(type), "type");
   if (typeof given !== "object" || given === null) refuse("must be an object", "fields");
   const fields = given as Given;
   const [kind, name] = type.split(".") as [string, string | undefined];
@@ -242,7 +258,8 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const now = timestamp as Date;
   const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], now);
   const ref = `${kind}:${kind === "booking" ? record?.bookingCode : record?.listingId}`;
-  const { eventId = timerName === undefined ? v4() : timerId(ref, timerName) } = fields;
+  const id = (name: string) => ({ eventId: timerId(ref, name), timestamp: (at ?? now).toISOString() });
+  const { eventId = timerName === undefined ? v4() : firingId(id(timerName)) } = fields;
   const { receivedAt = timestamp, attempt = 1, signal = new AbortController().signal } = fields;
   const notification = {
     eventId,
@@ -255,7 +272,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const event = {
     type,
     ...(subject && record && { status: record.status, [subject]: record }),
-    ...(subject && record && differences(subject, record, fields)),
+    ...(subject && record && differences(subject, type, record, fields)),
     ...(subject && { timers: collecting(fields.timers) }),
     ...(timerName !== undefined && {
       changed: false,
@@ -276,6 +293,15 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   return withWrites(event, fields);
 }
 
+function wrongType(type: unknown): string {
+  const list = `must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`;
+  if (typeof type !== "string") return `${list}, not ${describeKind(type)}`;
+  // A name that several types contain, such as `booking`, says nothing about the right type.
+  const isUnclear = eventTypes.filter((each) => each.startsWith(`${type}.`)).length > 1;
+  const near = isUnclear ? undefined : nearest(type, eventTypes);
+  return near === undefined ? list : `${list}. Did you mean ${near}?`;
+}
+
 function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
   const known = [...commonFields];
   if (subject) known.push(subject, ...recordFields);
@@ -290,10 +316,11 @@ function collecting(given: unknown): EventTimers {
   if (given !== undefined && !(given instanceof Map)) refuse("must be a Map", "timers");
   const timers = (given ?? new Map()) as Map<string, Date>;
   return {
-    set: (name, at) => {
+    set: (name, at, options) => {
       checkTimerName(name);
       checkTimerTime(name, at);
-      timers.set(name, new Date(at));
+      if (isSkipped(at, options)) timers.delete(name);
+      else timers.set(name, new Date(at));
     },
     clear: (name) => {
       if (name === undefined) return timers.clear();
@@ -303,14 +330,22 @@ function collecting(given: unknown): EventTimers {
   };
 }
 
-/** Compares the record with `previous`. Compares only the fields that a handler tracks by default. */
-function differences(kind: RecordKind, record: TestRecord, fields: Given) {
+/**
+ * Compares the record with `previous`. Compares only the fields that a handler tracks by default. Your side knows the
+ * stay of `previous`; a field that `previous` does not name is that of the record.
+ */
+function differences(kind: RecordKind, type: string, record: TestRecord, fields: Given) {
   const look = snapshots()(kind, record as unknown as Booking | Listing);
-  const given = fields.previous as PreviousRecord | undefined;
+  // A real timer comes after the event that set it, so the record has a snapshot.
+  const isTimer = TimerRules.nameIn(type) !== undefined;
+  const given = (fields.previous ?? (isTimer ? { status: record.status } : undefined)) as
+    | PreviousRecord
+    | undefined;
   const { status = "", ...own } = given ?? {};
   const kept = Object.keys(own).length > 0 ? own : look.snapshot.fields;
-  const snapshot = given && { status, fields: kept };
-  const found = compare(snapshot as Parameters<typeof compare>[0], look);
+  const known = knownStayOf({ status, fields: { ...look.snapshot.fields, ...own } as Snapshot["fields"] });
+  const snapshot = given && { status, fields: kept as Snapshot["fields"], known: JSON.stringify(known) };
+  const found = compare(snapshot, look);
   const { changes = fields.changed === false ? {} : found.changes } = fields;
   const { changed = Object.keys(changes as FieldChanges).length > 0 } = fields;
   return { changed, changes, previous: found.previous };

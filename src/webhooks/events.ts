@@ -14,7 +14,10 @@ import type { EventTimers, FiredTimer } from "./timers.ts";
 
 /** The fields of every event. */
 export interface EventBase {
-  /** The id of the event in lower case. Every delivery and every attempt of the event has the same id. */
+  /**
+   * The id of the event in lower case. Every delivery and every attempt of the event has the same id. A timer has another
+   * id for each time that was set, so that the id can be the key of a table of sent messages.
+   */
   readonly eventId: string;
   /** The record of the event: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
   readonly ref: string | null;
@@ -28,7 +31,10 @@ export interface EventBase {
    * because a timer has found a change. `timer`: the time of a timer has come.
    */
   readonly source: EventOrigin;
-  /** The notification with all its fields. It is `undefined` if `source` is not `webhook`. */
+  /**
+   * The notification with all its fields. It is `undefined` if `source` is not `webhook`, and if you replay a done event
+   * that has no record: the store has dropped its text.
+   */
   readonly notification: WebhookNotification | undefined;
   /** The topic of the endpoint that received the notification. It is absent if the endpoint has no topic. */
   readonly topic?: string | undefined;
@@ -372,7 +378,10 @@ export type WebhookEvent<
   | (BookingTimerEvent<B, F> & Writing<Tx>)
   | (ListingTimerEvent<L, F> & Writing<Tx>);
 
-/** The callbacks of a handler: one for each type of event, and `fallback` for every type without a callback. */
+/**
+ * The callbacks of a handler: one for each type of event, `booking` and `listing` for the other events of a booking or
+ * listing, and `fallback` for every event that is left.
+ */
 // Do not make this type an interface: callbacks with different types of `Tx` would not be assignable to each other.
 export type WebhookCallbacks<
   B extends Booking = Booking,
@@ -391,6 +400,13 @@ export type WebhookCallbacks<
     | ((event: ListingTimerEvent<L, F> & Writing<Tx>) => unknown)
     | undefined;
 } & {
+  /**
+   * Runs for every event of a booking whose type has no callback, timers aside. With {@link stayChange}, this one
+   * callback keeps your side right.
+   */
+  readonly booking?: ((event: BookingEvent<BookingStatus | "unknown", B, L, Tx, F>) => unknown) | undefined;
+  /** Runs for every event of a listing whose type has no callback, timers aside. */
+  readonly listing?: ((event: ListingEvent<ListingStatus | "unknown", B, L, Tx, F>) => unknown) | undefined;
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx, F>) => unknown) | undefined;
 };
@@ -441,7 +457,7 @@ type TrackedBy<H> = H extends TrackSource
  *
  * @typeParam H - the type of the handler, or of an object with its `client` and `store`. TypeScript needs the object if
  * the handler's own `on` has the callback, because it infers the handler's type from its callbacks
- * @typeParam T - a type of event, or several: a key of `on`
+ * @typeParam T - a key of `on`: a type of event, several types, `booking` or `listing`
  * @example
  * ```ts
  * export const settings = { client: new StayhookClient(), store: sqliteStore("events.db") };
@@ -452,21 +468,26 @@ type TrackedBy<H> = H extends TrackSource
  * createWebhookHandler({ ...settings, on: { "booking.Confirmed": onConfirmed } });
  * ```
  */
-export type EventOf<H extends EventSource | EventCarrier, T extends WebhookEvent["type"]> = OfType<
-  EventsOf<H>,
-  T
->;
+export type EventOf<
+  H extends EventSource | EventCarrier,
+  T extends WebhookEvent["type"] | "booking" | "listing",
+> = OfType<EventsOf<H>, T>;
 
-type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
+type OfType<E, T> = E extends WebhookEvent
+  ? T extends E["type"]
+    ? E
+    : T extends "booking" | "listing"
+      ? OfKind<E, T>
+      : never
+  : never;
 
-export const eventTypes: readonly string[] = [
-  ...bookingStatuses.map((status) => `booking.${status}`),
-  "booking.unknown",
-  ...listingStatuses.map((status) => `listing.${status}`),
-  "listing.unknown",
-  "message",
-  "unknown",
-];
+type OfKind<
+  E extends WebhookEvent,
+  K extends "booking" | "listing",
+> = E["type"] extends `${K}.timer.${string}` ? never : E["type"] extends `${K}.${string}` ? E : never;
+
+/** The keys of `on` whose callback runs for every event of a booking or listing that has no callback of its own. */
+export const kindsOfRecords: readonly string[] = ["booking", "listing"];
 
 /** Returns the event type for a record of this kind and status. */
 export function eventType(kind: Subject["kind"], status: string): string {

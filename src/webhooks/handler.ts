@@ -4,24 +4,33 @@ import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
-import type { DrainOptions, DrainResult } from "../queue/drain.ts";
+import { type DrainOptions, type DrainResult, Stop } from "../queue/drain.ts";
 import { Queue } from "../queue/queue.ts";
 import type { AddOptions, EventStore, NewEvent } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { WebhookEvent } from "./events.ts";
 import { warnAtExit } from "./exit-warning.ts";
 import { type Health, healthOf } from "./health.ts";
-import { type ClosableServer, withInternals } from "./internals.ts";
+import { withInternals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
 import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
+import { witnessReader } from "./processing/read-record.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
-import { createReceiver, type Received } from "./receiving/receive.ts";
+import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { weaknessOf } from "./receiving/verify.ts";
+import {
+  drainInContext,
+  type FetchContext,
+  fetchWith,
+  hasWaitUntil,
+  type ReceiveContext,
+} from "./request-context.ts";
+import { RequestsInFlight } from "./requests-in-flight.ts";
 import { SilenceMonitor } from "./silence.ts";
 import { StoreCounts } from "./store-counts.ts";
 import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
@@ -166,7 +175,7 @@ export function createWebhookHandler<
   const rules = new TimerRules(settings.on);
   const statusSeen = unknownStatuses(rules, log);
   const store = isIntake(settings.store) ? undefined : settings.store;
-  const counts = store && new StoreCounts(store);
+  const counts = store && new StoreCounts(store, log);
   const queue = store && queueOf(settings, store, { log, telemetry, observe, rules, snapshotOf, statusSeen });
   if (counts) telemetry.watch(counts);
 
@@ -175,7 +184,7 @@ export function createWebhookHandler<
     if (added === "added") queue?.wake();
     return added;
   };
-  const intake = createReceiver({
+  const intake = new Receiver({
     ...settings,
     verify: settings.verify || undefined,
     counts,
@@ -184,7 +193,7 @@ export function createWebhookHandler<
     observe,
     log,
   });
-  const requests = new Requests();
+  const requests = new RequestsInFlight();
   let lastReceivedAt: Date | undefined;
   let closing: Promise<void> | undefined;
   const silence = new SilenceMonitor({
@@ -208,7 +217,7 @@ export function createWebhookHandler<
     try {
       const waits = hasWaitUntil(context);
       if (settings.autoStart && inBackground && !waits) tryToStart(start, log);
-      const received = await intake(request);
+      const received = await intake.receive(request);
       if (received.recorded && !store) lastReceivedAt = new Date();
       if (received.recorded && queue) {
         if (!inBackground) await runInline(received, queue, log);
@@ -236,9 +245,15 @@ export function createWebhookHandler<
       if (store && !closing) takeBackWarning ??= warnAtExit(store, log);
     },
     drain: async (given) => {
-      const result = await queue?.drain(checkCallOptions("drain", given));
-      await silence.check();
-      return result ?? { done: 0, failed: 0 };
+      const options = checkCallOptions("drain", given);
+      const stop = new Stop(options);
+      try {
+        const result = await queue?.drain(options);
+        await Promise.race([silence.check(), stop.requested]);
+        return result ?? { done: 0, failed: 0 };
+      } finally {
+        stop.clear();
+      }
     },
     process: async (notification, given) => {
       const { client, on, skipUnchanged } = settings;
@@ -280,8 +295,8 @@ export function createWebhookHandler<
 
 /** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
 function topicsOf(on: object): Topic[] {
-  const prefixes = { bookings: "booking.", listings: "listing.", messages: "message" };
-  return topics.filter((topic) => Object.keys(on).some((key) => key.startsWith(prefixes[topic])));
+  const prefixes = { bookings: "booking.", listings: "listing.", messages: "message." };
+  return topics.filter((topic) => Object.keys(on).some((key) => `${key}.`.startsWith(prefixes[topic])));
 }
 
 function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
@@ -316,9 +331,11 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
   const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
-  const record = { rules, noTimers: undefined, snapshotOf, statusSeen };
+  const list: typeof store.list = (options) => store.list(options);
+  const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen };
   return new Queue<Tx>({
     store,
+    readWitness: witnessReader(client),
     work: createWork({ client, on, skipUnchanged, transactional, queued, ...record }),
     policy: settings,
     observe: (event) => {
@@ -332,95 +349,12 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   });
 }
 
-/** How long a closed server may take to end its connections, ms. */
-const LAST_REQUESTS = 1000;
-
-/** Counts the requests that are in flight, and knows the servers from which they came. */
-class Requests {
-  readonly #servers = new Set<ClosableServer>();
-  #open = 0;
-  #settled: (() => void) | undefined;
-
-  begin(): void {
-    this.#open += 1;
-  }
-
-  end(): void {
-    this.#open -= 1;
-    if (this.#open === 0) this.#settled?.();
-  }
-
-  serves(server: ClosableServer): void {
-    this.#servers.add(server);
-  }
-
-  /** Resolves when no request is in flight, and when each server that was closed has ended its connections. */
-  async settled(): Promise<void> {
-    await new Promise<void>((resolve) => {
-      this.#settled = resolve;
-      if (this.#open === 0) resolve();
-    });
-    // A closed server may have a connection that is about to send its request. That request must be recorded, too.
-    const closed = [...this.#servers].filter(({ listening }) => !listening);
-    await withTimeout(LAST_REQUESTS, Promise.all(closed.map(connectionsEnd)));
-  }
-}
-
-function connectionsEnd(server: ClosableServer): Promise<void> {
-  return new Promise((resolve) => {
-    server.once("close", resolve);
-    server.getConnections((error, count) => {
-      if (error || count === 0) resolve();
-    });
-  });
-}
-
-/** The second argument of {@link WebhookHandler.receive}. */
-export interface ReceiveContext {
-  /**
-   * The runtime's function that keeps the process alive until a promise settles, such as `ctx.waitUntil` of Workers
-   * or `after` of Next.js. The handler passes a promise that settles when the due events are handled. With
-   * `waitUntil`, the handler starts no background loop.
-   */
-  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
-}
-
-/** The second argument of {@link WebhookHandler.fetch}. */
-export interface FetchContext extends ReceiveContext {
-  /**
-   * The topic of this endpoint, which becomes `event.topic`: `bookings`, `listings` or `messages`. Default: the topic
-   * that `topicFrom` finds in the URL.
-   */
-  readonly topic?: string | undefined;
-}
-
 function tryToStart(start: () => void, log: Log): void {
   try {
     start();
   } catch (error) {
     log.limited("start", "error", "processing could not start", { error });
   }
-}
-
-async function fetchWith(
-  receive: WebhookHandler["receive"],
-  request: Request,
-  context: FetchContext | undefined,
-): Promise<Response> {
-  const { method, url, headers } = request;
-  const body = request.bodyUsed ? lockedStream() : request.body;
-  const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
-  return new Response(result.body, { status: result.status, headers: result.headers });
-}
-
-/**
- * Returns a locked stream, which stands for a body that was already read. `request.body` does not suffice: in some
- * runtimes, it looks like an unread, empty stream.
- */
-function lockedStream(): ReadableStream {
-  const stream = new ReadableStream();
-  stream.getReader();
-  return stream;
 }
 
 /** Handles the event. Stops waiting for it at `replyBy`. Never rejects. */
@@ -434,26 +368,4 @@ async function runInline<Tx>({ recorded, replyBy }: Received, queue: Queue<Tx>, 
   } catch (error) {
     log.error(`event ${eventId} could not be processed inline`, { error, eventId });
   }
-}
-
-/** Handles the due events while the context keeps the process alive. Never throws. */
-function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): void {
-  const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
-  const pushed = queue.push().catch(failed);
-  try {
-    // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
-    context.waitUntil(pushed);
-  } catch (error) {
-    // Do not throw: the event is recorded, so the answer must be 200.
-    failed(error);
-  }
-}
-
-interface WaitingContext {
-  readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]>;
-}
-
-/** Accepts `null`, because some frameworks pass `null` if they have no context. */
-function hasWaitUntil(context: ReceiveContext | null | undefined): context is WaitingContext {
-  return typeof context?.waitUntil === "function";
 }

@@ -1,5 +1,6 @@
 import { withTimeout } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
+import type { PauseScope } from "../queue/work.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoreCounts } from "./store-counts.ts";
@@ -22,13 +23,23 @@ export interface AvailableHealth {
   readonly pausedSince: Date | undefined;
   /** The text of the latest error that keeps this process paused. */
   readonly pauseReason: string | undefined;
+  /**
+   * What pauses: `everything`, or only the events of `bookings` or `listings`, while the others go on. It is `undefined`
+   * if processing is not paused.
+   */
+  readonly pauseScope: PauseScope | undefined;
+  /** The record whose read decided the pause, such as `booking:HX3K9`. It is `undefined` if processing is not paused. */
+  readonly pauseRef: string | undefined;
   /** There is no error, because the store answers. */
   readonly error?: undefined;
 }
 
 /** The health of a handler whose store does not answer. */
 export interface UnavailableHealth {
-  /** The store failed, or did not answer within 10 seconds. */
+  /**
+   * The store failed, or did not answer within 10 seconds. Or this process could not claim events when it last tried,
+   * because the store failed or did not answer the claim within 30 seconds.
+   */
   readonly state: "unavailable";
   /** The error of the store. */
   readonly error: unknown;
@@ -42,6 +53,10 @@ export interface UnavailableHealth {
   readonly pausedSince?: undefined;
   /** No pause is reported, because the store does not answer. */
   readonly pauseReason?: undefined;
+  /** No pause is reported, because the store does not answer. */
+  readonly pauseScope?: undefined;
+  /** No pause is reported, because the store does not answer. */
+  readonly pauseRef?: undefined;
 }
 
 /** The result of {@link WebhookHandler.health}. `state` narrows its type. */
@@ -55,7 +70,7 @@ export interface Patient {
   /** `store`, `counts` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: Pick<EventStore<never>, "lastReceivedAt"> | undefined;
   readonly counts: Pick<StoreCounts, "read"> | undefined;
-  readonly queue: Pick<Queue<never>, "state" | "pause"> | undefined;
+  readonly queue: Pick<Queue<never>, "state" | "pause" | "failure"> | undefined;
   readonly closed: boolean;
   /** When this process last recorded a notification. */
   readonly lastReceivedAt: Date | undefined;
@@ -67,6 +82,7 @@ export async function healthOf({ store, counts, queue, closed, lastReceivedAt }:
     const asked = Promise.all([counts?.read(0), store?.lastReceivedAt()]);
     const answered = await withTimeout(STORE_TIMEOUT, asked);
     if (!answered) throw new Error(`The store did not answer within ${STORE_TIMEOUT} ms`);
+    if (queue?.failure !== undefined) throw queue.failure;
     const [reading, last] = answered;
     return {
       state: queue?.state ?? (closed ? "stopped" : "idle"),
@@ -75,6 +91,8 @@ export async function healthOf({ store, counts, queue, closed, lastReceivedAt }:
       lastReceivedAt: store ? last : lastReceivedAt,
       pausedSince: queue?.pause?.since,
       pauseReason: queue?.pause?.reason,
+      pauseScope: queue?.pause?.scope,
+      pauseRef: queue?.pause?.ref,
     };
   } catch (error) {
     return { state: "unavailable", error };

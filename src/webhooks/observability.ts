@@ -94,9 +94,13 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
       );
       break;
     case "paused": {
-      const { error } = event;
+      const { error, scope, ref } = event;
       const next = `The next request is in ${readableDuration(event.wait)}. Notifications are still recorded`;
-      log.warn(`processing is paused, because requests to the platform fail. ${next}`, { error });
+      const [what, fails] =
+        scope === "everything"
+          ? ["processing", "requests to the platform fail"]
+          : [`processing of ${scope}`, `reads of ${scope} fail`];
+      log.warn(`${what} is paused, because ${fails}. ${next}`, { error, ref });
       break;
     }
     case "resumed":

@@ -3,6 +3,7 @@ import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { problemWithTelemetry } from "../client/client-options.ts";
 import type { Logger } from "../logger.ts";
+import { eventTypes } from "../models/event-types.ts";
 import { isObject } from "../models/is-object.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { nearest } from "../option-names.ts";
@@ -25,7 +26,7 @@ import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
-import { eventTypes } from "./events.ts";
+import { kindsOfRecords } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
 import type { TopicFrom } from "./receiving/request.ts";
@@ -50,7 +51,8 @@ export interface WebhookHandlerOptions<
    */
   readonly store: EventStore<Tx> | IntakeStore;
   /**
-   * The callbacks by type of event, and `fallback` for types without a callback. The handler fetches the record, and
+   * The callbacks by type of event, `booking` and `listing` for the other events of a booking or listing, and `fallback`
+   * for all other types. The handler fetches the record, and
    * runs the callback for the record's status. If the callback throws or rejects, the handler tries again. An event
    * without a callback counts as done.
    *
@@ -60,6 +62,7 @@ export interface WebhookHandlerOptions<
    *   // One stay for each booking code, so that a moved stay replaces the old one.
    *   "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
    *   "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
+   *   "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
    * },
    * ```
    */
@@ -97,9 +100,12 @@ export interface WebhookHandlerOptions<
   readonly topicFrom?: TopicFrom | undefined;
   /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
   readonly answerHealthChecks?: boolean | undefined;
-  /** The size of the largest body that the handler reads, in bytes. Default 65,536. */
+  /** The size of the largest body that the handler reads, in bytes. A notification has about 200. Default 16,384. */
   readonly maxBodyBytes?: number | undefined;
-  /** How many events may wait before the handler answers 503 to new notifications. Default 1,000,000. */
+  /**
+   * How many events may wait before the handler answers 503 to new notifications. The handler counts them in the store,
+   * and adds the notifications that it has recorded since that count. Default 1,000,000.
+   */
   readonly maxBacklog?: number | undefined;
   /**
    * After this time without a notification, `observe` gets an observation of the kind `silent`, and the handler
@@ -178,7 +184,7 @@ const DAY = 24 * 60 * 60 * SECOND;
 const FOREVER = Number.POSITIVE_INFINITY;
 
 /** The keys that `on` may have. */
-const ON: readonly string[] = [...eventTypes, "fallback"];
+const ON: readonly string[] = [...eventTypes, ...kindsOfRecords, "fallback"];
 
 const onSchema = () =>
   z.unknown().superRefine((on, context) => {
@@ -235,7 +241,7 @@ const schema = () =>
       .optional()
       .transform((from) => from ?? { query: "topic" }),
     answerHealthChecks: oneOf(true, false).default(false),
-    maxBodyBytes: whole(65_536, Number.MAX_SAFE_INTEGER),
+    maxBodyBytes: whole(16_384, Number.MAX_SAFE_INTEGER),
     maxBacklog: or(numberFrom(0, FOREVER, "must be a number, 0 or more"), 1_000_000),
     silentAfter: duration(FOREVER, 1, FOREVER),
     replyWithin: duration(25 * SECOND, 1, MAX_TIMER),

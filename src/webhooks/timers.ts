@@ -1,10 +1,10 @@
 import { now } from "../clock.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
-import { nearest } from "../option-names.ts";
+import { describeKind, InvalidArgumentError, StayhookError } from "../errors.ts";
+import { checkNoUnknown, nearest } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { ClaimedEvent, EventStore, FurtherEvent, NewEvent } from "../stores/event-store.ts";
+import type { ClaimedEvent, EventStore, FurtherEvent, NewEvent, StoredEvent } from "../stores/event-store.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
-import { parseRef } from "./events.ts";
+import { kindsOfRecords, parseRef } from "./events.ts";
 import { ownId } from "./own-ids.ts";
 
 /** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
@@ -12,19 +12,33 @@ export interface EventTimers {
   /**
    * Calls the callback `booking.timer.<name>` or `listing.timer.<name>` at a time. A record has one timer for each name.
    * If the timer has this time already, `set` changes nothing, even if the timer has fired. Another time moves the
-   * timer. A time that has passed fires the timer at once.
+   * timer. In one attempt, the last call for a name counts.
    *
    * @param name - lower-case letters, digits and hyphens, 64 characters at most
    * @param at - the time, at most 5 years from now
+   * @param options.ifPassed - what a time that has passed does. `fire`: the timer fires at once. `skip`: nothing is set,
+   * and a timer that waits for another time is deleted. Default `fire`
    * @throws InvalidArgumentError if `on` has no callback for the name and no `fallback`, or if an argument is invalid
    * @example
    * ```ts
    * timers.set("door-code", localTime(stay(booking).checkIn, "15:00", "Europe/Lisbon"));
    * ```
    */
-  set(name: string, at: Date): void;
-  /** Deletes the timer with this name, or all timers of the record, that have not fired. */
+  set(name: string, at: Date, options?: TimerOptions): void;
+  /**
+   * Deletes the timer with this name, or all timers of the record, fired ones too. If a later event sets a time that has
+   * fired before, the timer fires again. The event of a timer that clears itself stays in the store as done.
+   */
   clear(name?: string): void;
+}
+
+/** The options of `timers.set`. */
+export interface TimerOptions {
+  /**
+   * What a time that has passed does. `fire`: the timer fires at once. `skip`: nothing is set, and a timer that waits
+   * for another time is deleted. Default `fire`.
+   */
+  readonly ifPassed?: "fire" | "skip" | undefined;
 }
 
 /** A timer of a record, as {@link RecordTimers.list} shows it. */
@@ -40,14 +54,15 @@ export interface Timer {
 /** The timers of one booking or listing, for use outside of callbacks. */
 export interface RecordTimers {
   /**
-   * Sets a timer, as `event.timers.set` does. If an attempt at the timer is running, waits until it has ended.
+   * Sets a timer, as `event.timers.set` does. If an attempt at the timer is running, waits until it has ended. If the
+   * first event of the record waits, the timer fires after that event.
    *
    * @throws InvalidArgumentError for an invalid argument; an error of the store
    */
-  set(name: string, at: Date): Promise<void>;
-  /** Deletes the timer with this name, or all timers of the record, that have not fired. */
+  set(name: string, at: Date, options?: TimerOptions): Promise<void>;
+  /** Deletes the timer with this name, or all timers of the record, fired ones too, but none whose attempt runs. */
   clear(name?: string): Promise<void>;
-  /** Resolves to the timers of the record, also those that have fired, the one with the earliest time first. */
+  /** Resolves to all timers of the record, also those that have fired, the one with the earliest time first. */
   list(): Promise<Timer[]>;
 }
 
@@ -62,8 +77,8 @@ export interface FiredTimer {
 const NAME = /^[a-z0-9-]{1,64}$/;
 /** How long `set` waits before it tries a busy timer again, ms. */
 const BUSY_AGAIN = 250;
-/** The maximum number of timers that `list` returns. */
-const MOST_LISTED = 1000;
+/** The number of timers that one call of the store lists. */
+const PAGE = 500;
 
 type Kind = "booking" | "listing";
 
@@ -109,12 +124,24 @@ export class TimerRules {
     checkTimerTime(name, at);
   }
 
-  /** Whether `on` has a callback for the key, or a `fallback`. */
-  handles(key: string): boolean {
-    const has = (each: string) =>
-      Object.hasOwn(this.#on, each) && (this.#on as Readonly<Record<string, unknown>>)[each] !== undefined;
-    return has(key) || has("fallback");
+  /** Whether `on` has a callback for events of this type. */
+  handles(type: string): boolean {
+    return callbackFor(this.#on, type) !== undefined;
   }
+}
+
+type Callback = (event: unknown) => unknown;
+
+/**
+ * Returns the callback for events of a type: its own, that of all bookings or listings, or `fallback`. Reads own
+ * properties only, because `checkOptions` does not check inherited properties.
+ */
+export function callbackFor(on: object, type: string): Callback | undefined {
+  const callbacks = on as Readonly<Record<string, Callback | undefined>>;
+  const own = (key: string) => (Object.hasOwn(callbacks, key) ? callbacks[key] : undefined);
+  const [kind = "", name] = type.split(".");
+  const ofKind = kindsOfRecords.includes(kind) && name !== "timer" ? own(kind) : undefined;
+  return own(type) ?? ofKind ?? own("fallback");
 }
 
 /** @throws InvalidArgumentError if `name` is not the name of a timer */
@@ -131,7 +158,10 @@ export function checkTimerTime(name: string, at: Date): void {
   const refuse = (message: string) => {
     throw new InvalidArgumentError({ path: ["at"], message: `the time of the timer ${name} ${message}` });
   };
-  if (!(at instanceof Date) || Number.isNaN(at.getTime())) refuse("must be a valid Date");
+  if (!(at instanceof Date) || Number.isNaN(at.getTime()))
+    refuse(
+      `must be a valid Date, not ${describeKind(at)}. Make one with localTime(date, time, timeZone) or new Date(…)`,
+    );
   if (at.getTime() - now() > MAX_WAIT) refuse(`is more than 5 years away: ${at.toISOString()}`);
 }
 
@@ -149,6 +179,34 @@ export function timerEvent(ref: string, name: string, at: Date, traceparent?: st
   };
 }
 
+/** Returns all timers of a record, also those that have fired. */
+export async function timersOf(
+  store: Pick<EventStore<unknown>, "list">,
+  ref: string,
+): Promise<StoredEvent[]> {
+  const timers: StoredEvent[] = [];
+  for (;;) {
+    const page = await store.list({ ref, source: "timer", limit: PAGE, after: timers.at(-1)?.eventId });
+    timers.push(...page);
+    if (page.length < PAGE) return timers;
+  }
+}
+
+/** Whether a timer is not set, because its time has passed. @throws InvalidArgumentError if the options are invalid */
+export function isSkipped(at: Date, options: TimerOptions | undefined): boolean {
+  checkNoUnknown(options, ["ifPassed"]);
+  const { ifPassed = "fire" } = options ?? {};
+  if (ifPassed !== "fire" && ifPassed !== "skip")
+    throw new InvalidArgumentError({ path: ["ifPassed"], message: 'must be "fire" or "skip"' });
+  return ifPassed === "skip" && at.getTime() <= now();
+}
+
+/** Whether a stored timer waits for a time other than `at`. */
+function waitsForOther({ dueAt, timestamp }: StoredEvent, at: Date): boolean {
+  return dueAt !== null && timestamp !== at.toISOString();
+}
+
+/** Returns the id of a timer's row. It stands for the last time that was set. */
 export function timerId(ref: string, name: string): string {
   return ownId("timer", `${ref}:${name}`);
 }
@@ -187,7 +245,9 @@ export class CollectedTimers implements EventTimers {
   readonly #rules: TimerRules;
   /** What is wrong with timers here; `undefined` if the event can have timers. */
   readonly #refusal: string | undefined;
+  // The last call for a name counts, so a name is in one of these at most.
   readonly #set = new Map<string, FurtherEvent>();
+  readonly #skipped = new Map<string, Date>();
   readonly #cleared = new Set<string>();
   #clearsAll = false;
   #isOpen = true;
@@ -199,24 +259,31 @@ export class CollectedTimers implements EventTimers {
   }
 
   // Arrow functions, so that callbacks can destructure them.
-  readonly set = (name: string, at: Date): void => {
+  readonly set = (name: string, at: Date, options?: TimerOptions): void => {
     const ref = this.#assertOpen("set");
     this.#rules.check(parseRef(ref)!.kind, name, at);
     const time = new Date(at);
-    this.#set.set(name, furtherTimer(timerEvent(ref, name, time, this.#claim.traceparent), time));
+    const isPassed = isSkipped(time, options);
+    this.#forget(name);
+    if (isPassed) this.#skipped.set(name, time);
+    else this.#set.set(name, furtherTimer(timerEvent(ref, name, time, this.#claim.traceparent), time));
   };
 
   readonly clear = (name?: string): void => {
-    const ref = this.#assertOpen("clear");
-    if (name === undefined) {
-      this.#clearsAll = true;
-      this.#set.clear();
+    this.#assertOpen("clear");
+    if (name !== undefined) {
+      checkTimerName(name);
+      this.#forget(name);
+      this.#cleared.add(name);
       return;
     }
-    checkTimerName(name);
-    this.#set.delete(name);
-    this.#cleared.add(timerId(ref, name));
+    this.#clearsAll = true;
+    for (const each of [this.#set, this.#skipped, this.#cleared]) each.clear();
   };
+
+  #forget(name: string): void {
+    for (const each of [this.#set, this.#skipped, this.#cleared]) each.delete(name);
+  }
 
   close(): void {
     this.#isOpen = false;
@@ -226,9 +293,26 @@ export class CollectedTimers implements EventTimers {
     return [...this.#set.values()];
   }
 
-  get remove(): readonly string[] | "timers" | undefined {
-    if (this.#clearsAll) return "timers";
-    return this.#cleared.size > 0 ? [...this.#cleared] : undefined;
+  /**
+   * Returns which timers to delete. A timer that is set again after `clear()` stays, because it may have fired for the
+   * same time.
+   */
+  async removal(store: Pick<EventStore<unknown>, "list">): Promise<readonly string[] | "timers" | undefined> {
+    const ref = this.#claim.ref!;
+    const isExact = this.#skipped.size > 0 || (this.#clearsAll && this.#set.size > 0);
+    if (!isExact && this.#clearsAll) return "timers";
+    if (!isExact)
+      return this.#cleared.size > 0 ? [...this.#cleared].map((name) => timerId(ref, name)) : undefined;
+    const timers = await timersOf(store, ref);
+    return timers.filter((timer) => this.#isRemoved(timer)).map(({ eventId }) => eventId);
+  }
+
+  #isRemoved(timer: StoredEvent): boolean {
+    const { name, at } = timerOf(timer);
+    if (this.#set.has(name)) return false;
+    const skipped = this.#skipped.get(name);
+    if (skipped === undefined) return this.#clearsAll || this.#cleared.has(name);
+    return this.#clearsAll ? at.getTime() !== skipped.getTime() : waitsForOther(timer, skipped);
   }
 
   #assertOpen(method: string): string {
@@ -257,9 +341,14 @@ interface RecordTimersOptions {
 export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOptions): RecordTimers {
   const kind = kindOf(ref);
   return {
-    async set(name, at) {
+    async set(name, at, options) {
       rules.check(kind, name, at);
       const time = new Date(at);
+      if (isSkipped(time, options)) {
+        const known = await store.get(timerId(ref, name));
+        if (known && waitsForOther(known, time)) await store.remove(ref, [known.eventId]);
+        return;
+      }
       const timer = furtherTimer(timerEvent(ref, name, time), time);
       // Read `dueIn` anew for each try: it falls while the attempt runs.
       const tryAdd = () => add(timer.event, { dueIn: timer.dueIn, replace: timer.replace });
@@ -276,7 +365,7 @@ export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOpt
       await store.remove(ref, name === undefined ? "timers" : [timerId(ref, name)]);
     },
     async list() {
-      const events = await store.list({ ref, source: "timer", limit: MOST_LISTED });
+      const events = await timersOf(store, ref);
       const timers = events.map((event) => ({ ...timerOf(event), state: event.state }));
       return timers.sort((one, other) => one.at.getTime() - other.at.getTime());
     },

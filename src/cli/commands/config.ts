@@ -1,8 +1,8 @@
 import { ConflictError, NotFoundError } from "../../client/client-errors.ts";
-import { parseUrl } from "../../client/urls.ts";
+import { maskedUrl } from "../../client/urls.ts";
 import { StayhookError } from "../../errors.ts";
 import type { WebhookConfig } from "../../models/records.ts";
-import { isTopic, topics } from "../../models/topics.ts";
+import { topics } from "../../models/topics.ts";
 import { confirm, yesOption } from "../arguments.ts";
 import {
   type Command,
@@ -12,7 +12,7 @@ import {
   type Subcommand,
   UsageError,
 } from "../command.ts";
-import { firstLinesOf, toOf, toOption, urlOption, warnOfQuery } from "../url-options.ts";
+import { firstLinesOf, howToMakeConfig, toOf, toOption, urlOption, warnOfQuery } from "../url-options.ts";
 
 const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
@@ -56,22 +56,9 @@ async function endpointsOf(invocation: Invocation): Promise<Record<string, strin
   return given;
 }
 
-/** Replaces possible secrets in a URL by `***`: the password, values in the query, and a long last path segment. */
-export function masked(text: string): string {
-  const url = parseUrl(text);
-  if (!url) return text;
-  const query = [...new URLSearchParams(url.search)].map(([name, value]) => {
-    const isPlain = name === "topic" && isTopic(value);
-    return `${encodeURIComponent(name)}=${isPlain ? value : "***"}`;
-  });
-  const path = url.pathname.replace(/[^/]{16,}$/, "***");
-  const user = url.username === "" ? "" : `${url.username}${url.password === "" ? "" : ":***"}@`;
-  return `${url.protocol}//${user}${url.host}${path}${query.length === 0 ? "" : `?${query.join("&")}`}`;
-}
-
 const maskedUrls = <Urls extends object>(urls: Urls) =>
   Object.fromEntries(
-    Object.entries(urls).map(([topic, url]) => [topic, typeof url === "string" ? masked(url) : url]),
+    Object.entries(urls).map(([topic, url]) => [topic, typeof url === "string" ? maskedUrl(url) : url]),
   ) as Urls;
 
 function maskedConfig(config: WebhookConfig): WebhookConfig {
@@ -88,10 +75,7 @@ function show({ out }: Invocation, config: WebhookConfig | undefined): void {
   out.result(shown ?? null, () => (shown ? out.fields(fieldsOf(shown)) : out.style("dim", "none")));
 }
 
-const missingConfig = () =>
-  new MissingError(
-    "The account has no webhook configuration. To make one, set STAYHOOK_ENDPOINT to your public URL and run: npx stayhook config ensure",
-  );
+const missingConfig = () => new MissingError(`The account has no webhook configuration. ${howToMakeConfig}`);
 
 async function set(invocation: Invocation): Promise<undefined> {
   const endpoints = Object.fromEntries(

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { StayhookError } from "../../errors.ts";
 import { readState, writeState } from "../../reconcile/state.ts";
 import { keepLastReceived } from "../../stores/base-store.ts";
@@ -13,7 +14,7 @@ const BATCH = 500;
 
 export const copy: Command = {
   description: `Copies a subscriber to another store: the events of all states with their history, the snapshots of the records, the time of the last notification, and the place where the reconciler goes on.
-Stop your app first, and start it with the new store afterwards. You can run the command again: it skips events and records that the new store has.`,
+Stop your app first, and start it with the new store afterwards. You can run the command again after an interruption: it skips events and records that the new store has. If they differ from those of the old store, or if the old store changes meanwhile, the command fails.`,
   examples: ["stayhook copy --from events.db --to postgres://localhost/app"],
   options: {
     from: {
@@ -35,11 +36,14 @@ Stop your app first, and start it with the new store afterwards. You can run the
       try {
         await assertIdle(source, "--from");
         await assertIdle(target, "--to");
-        const snapshots = await copySnapshots(source, target);
-        const events = await copyEvents(source, target);
+        const before = await standOf(source);
+        const check = (await isEmpty(target)) ? undefined : target;
+        const snapshots = await copySnapshots(source, target, check);
+        const events = await copyEvents(source, target, check);
         await copyPlaces(source, target);
-        // An app that still runs may have claimed an event meanwhile.
+        // An app that still runs may have claimed or recorded an event meanwhile.
         await assertIdle(source, "--from");
+        if (!isDeepStrictEqual(await standOf(source), before)) throw changed();
         out.result(
           { events, snapshots },
           () => `${plural(events, "event")} and ${plural(snapshots, "snapshot")} copied`,
@@ -65,11 +69,41 @@ async function assertIdle(store: Store, option: string): Promise<void> {
   }
 }
 
-async function copySnapshots(source: Store, target: Store): Promise<number> {
+/**
+ * Returns values that change when an app records or handles an event. `done` is not among them, because some stores
+ * estimate it.
+ */
+async function standOf(store: Store) {
+  const [newest] = await store.list({ limit: 1 });
+  const { done: _, ...open } = await store.counts();
+  return { newest: newest?.eventId, open };
+}
+
+async function isEmpty(store: Store): Promise<boolean> {
+  for await (const _ of store.snapshots()) return false;
+  return (await store.list({ limit: 1 })).length === 0;
+}
+
+const again = "Stop the app, empty the store of --to, and copy again.";
+
+function changed(): StayhookError {
+  return new StayhookError(
+    `The store of --from changed during the copy, so the store of --to may lack events. ${again}`,
+  );
+}
+
+/** @param check - the target if it was not empty: a record that it had already must be the same */
+async function copySnapshots(source: Store, target: Store, check?: Store): Promise<number> {
   let copied = 0;
   let batch: RecordSnapshot[] = [];
   const write = async (): Promise<void> => {
     await target.restore({ events: [], snapshots: batch });
+    if (check)
+      await assertSame(
+        batch,
+        ({ ref }) => check.snapshotOf(ref),
+        ({ ref }) => `snapshot of ${ref}`,
+      );
     copied += batch.length;
     batch = [];
   };
@@ -81,23 +115,49 @@ async function copySnapshots(source: Store, target: Store): Promise<number> {
   return copied;
 }
 
-/** Copies the oldest events first, so that their order of arrival stays. The pages of `list` begin with the newest. */
-async function copyEvents(source: Store, target: Store): Promise<number> {
-  /** The id before each page. */
-  const cursors: (string | undefined)[] = [];
+/**
+ * Copies the oldest events first, so that their order of arrival stays. The pages of `list` begin with the newest.
+ *
+ * @param check - the target if it was not empty: an event that it had already must be the same
+ */
+async function copyEvents(source: Store, target: Store, check?: Store): Promise<number> {
+  /** The id before each page, and how many events the page has. */
+  const pages: { readonly after: string | undefined; readonly length: number }[] = [];
   for (let after: string | undefined; ; ) {
     const page = await source.list({ limit: BATCH, after });
     if (page.length === 0) break;
-    cursors.push(after);
+    pages.push({ after, length: page.length });
     after = page.at(-1)!.eventId;
   }
   let copied = 0;
-  for (const after of cursors.reverse()) {
+  for (const { after, length } of pages.reverse()) {
     const page = await source.list({ limit: BATCH, after });
-    await target.restore({ events: page.reverse().map(waiting), snapshots: [] });
+    if (page.length !== length) throw changed();
+    const events = page.reverse().map(waiting);
+    await target.restore({ events, snapshots: [] });
+    if (check)
+      await assertSame(
+        events,
+        ({ eventId }) => check.get(eventId),
+        ({ eventId }) => `event ${eventId}`,
+      );
     copied += page.length;
   }
   return copied;
+}
+
+/** @throws StayhookError if the target has other values than the source, for example of an earlier copy */
+async function assertSame<T>(
+  given: readonly T[],
+  read: (item: T) => Promise<T | undefined>,
+  nameOf: (item: T) => string,
+): Promise<void> {
+  const known = await Promise.all(given.map(read));
+  const index = given.findIndex((item, at) => !isDeepStrictEqual(known[at], item));
+  if (index === -1) return;
+  throw new StayhookError(
+    `The store of --to already had the ${nameOf(given[index]!)}, which differs from that of the store of --from. ${again}`,
+  );
 }
 
 /** Lets an event wait whose process died. Its lease has ended. */

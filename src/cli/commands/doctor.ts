@@ -3,7 +3,7 @@ import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { printable } from "../output.ts";
-import { toOf, toOption } from "../url-options.ts";
+import { howToMakeConfig, toOf, toOption } from "../url-options.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
 
 /**
@@ -78,7 +78,7 @@ function* checkStatuses(all: readonly Listing[]): Generator<Check> {
     "warned",
     `stayhook does not know the status ${JSON.stringify(first.status)} of listing ${first.listingId}${
       near === undefined ? "" : `, but knows ${near}`
-    }. Only the callbacks "listing.unknown" and "fallback" run for ${unknown.length} of the ${all.length} listings.`,
+    }. Only the callbacks "listing.unknown", "listing" and "fallback" run for ${unknown.length} of the ${all.length} listings.`,
   ]);
 }
 
@@ -105,11 +105,7 @@ function checkOfError(error: unknown, text: string): Check {
 function* checkConfig(config: WebhookConfig | undefined, expected = ""): Generator<Check> {
   const delivery = (...finding: Finding) => checkOf("configuration", finding);
   const endpoints = (...finding: Finding) => checkOf("endpoints", finding);
-  if (!config)
-    return yield delivery(
-      "failed",
-      "There is no webhook configuration. To make one, set STAYHOOK_ENDPOINT to your public URL and run: npx stayhook config ensure",
-    );
+  if (!config) return yield delivery("failed", `There is no webhook configuration. ${howToMakeConfig}`);
   yield config.isActive
     ? delivery("passed", "Delivery is on.")
     : delivery(

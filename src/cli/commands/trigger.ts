@@ -1,5 +1,6 @@
 import { parseUrl } from "../../client/urls.ts";
 import { bookingStatuses, listingStatuses } from "../../models/records.ts";
+import { nearest } from "../../option-names.ts";
 import { type Command, exitCodes, type Invocation, MissingError, UsageError } from "../command.ts";
 import { addTopic, targetOf, toOption } from "../url-options.ts";
 
@@ -73,6 +74,15 @@ const madeUp = (prefix: string): string =>
     .padStart(8, "0")
     .slice(-8)}`;
 
+function helpWith(what: string): string {
+  const [kind = "", status] = what.split(".");
+  const nearKind = nearest(kind, ["booking", "listing", "message"]);
+  const nearStatus = status && nearest(status, [...(statuses[nearKind ?? ""] ?? []), "unknown"]);
+  const near = status === undefined ? nearKind : nearStatus && `${nearKind}.${nearStatus}`;
+  const help = "The first argument must be booking, listing, message, or an event such as booking.Confirmed";
+  return `${help}, not ${JSON.stringify(what)}.${near ? ` Did you mean ${near}?` : ""}`;
+}
+
 /** @throws UsageError if the platform sends no such notification */
 function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
@@ -85,9 +95,7 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   }
   const known = statuses[kind];
   if (!known || (separator === "." && ![...known, "unknown"].includes(rest ?? "")))
-    throw new UsageError(
-      "The first argument must be booking, listing, message, or an event such as booking.Confirmed.",
-    );
+    throw new UsageError(helpWith(what));
   const given = text(kind) ?? (separator === ":" ? rest : undefined) ?? id;
   if (kind === "booking") return { topic: "bookings", bookingCode: given || madeUp("TEST"), listingId: null };
   if (given && !/^\d{1,15}$/.test(given)) throw new UsageError("A listing's id must be an integer.");

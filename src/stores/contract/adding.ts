@@ -74,7 +74,6 @@ export const adding: Cases = {
       }),
       newEvent(null, { notification: `{"text":"${"x".repeat(64_000)}"}` }),
       newEvent("booking:R", { source: "reconcile", timestamp: "2026-02-28T23:59:59.999Z" }),
-      newEvent("booking:T", { source: "timer", eventId: "stayhook:timer:booking:T:Door" }),
       // Some databases reject a lone surrogate and a NUL. Such an event must not fail the calls beside it.
       newEvent("booking:lone \ud800"),
       newEvent("booking:nul \u0000"),

@@ -49,6 +49,23 @@ export const settling: Cases = {
     await claims("after the failure", next);
   },
 
+  "an event without a record loses its notification when it is done or discarded": async (bench) => {
+    const { store, add, handle, ended, shows } = bench;
+    const text = { notification: '{"text":"hello"}' };
+    const ofRecord = await handle("booking:A", "Confirmed", {});
+    await shows(ofRecord, { state: "done", notification: ofRecord.notification });
+    await shows(await handle(null), { state: "done", notification: null });
+    const retrying = await ended(null, failed(LONG));
+    await shows(retrying, { state: "retrying", notification: retrying.notification });
+    const parkedEvent = await ended(null, parked());
+    await shows(parkedEvent, { state: "parked", notification: parkedEvent.notification });
+    const [waiting, known] = [await add(null, text), await add("booking:B", text)];
+    for (const { eventId } of [waiting, known, parkedEvent]) await store.discard({ eventId });
+    for (const event of [waiting, parkedEvent]) await shows(event, { state: "done", notification: null });
+    await shows(known, { state: "done", ...text });
+    equal("add() of a done id", await store.add(waiting), "duplicate");
+  },
+
   "`attempts` does not count a released attempt": async (bench) => {
     const { ended, claimOne, claimLater, settle, shows } = bench;
     const event = await ended("booking:A", { state: "released" });
@@ -91,7 +108,7 @@ export const settling: Cases = {
     const changes = { remove: "timers", events: [{ event: own, dueIn: LONG, replace: "moved" }] } as const;
     await settle(claimed, { ...handled(claimed, "Confirmed"), ...changes });
     await shows(event, { state: "scheduled", attempts: 0, doneAt: null, timestamp: own.timestamp });
-    equal("outcome of the attempt", (await get(event)).history[0]?.outcome, "done");
+    equal("the history of a timer that was set again", (await get(event)).history, []);
     equal("claim() before the event is due", await claim(), []);
     await bench.store.replay({ eventId: event.eventId });
     const next = await claimOne();
@@ -124,7 +141,32 @@ export const settling: Cases = {
 };
 
 export const removing: Cases = {
-  "`remove` deletes the timers of a record, or its events by their ids, and no done event": async (bench) => {
+  "`remove` deletes timers that have fired, too, so that they can be set again": async (bench) => {
+    const { store, add, claimOne, settle } = bench;
+    const fire = async () => {
+      const event = await add("booking:A", { source: "timer" });
+      const claimed = await claimOne();
+      await settle(claimed, handled(claimed, "Confirmed"));
+      return event;
+    };
+    const [one, two] = [await fire(), await fire()];
+    const parkedTimer = await add("booking:A", { source: "timer" });
+    const failing = await claimOne();
+    await settle(failing, parked());
+    equal("remove() of a fired timer", await store.remove("booking:A", [one.eventId]), 1);
+    equal("add() of the same timer", await store.add(one), "added");
+    const own = await claimOne();
+    await settle(own, { ...handled(own, "Confirmed"), remove: "timers" });
+    equal("get() of a fired timer", await store.get(two.eventId), undefined);
+    equal("get() of a parked timer", await store.get(parkedTimer.eventId), undefined);
+    equal("state of the own event", (await bench.get(one)).state, "done");
+    equal("remove() of the timers", await store.remove("booking:A", "timers"), 1);
+    equal("counts()", await store.counts(), NO_EVENTS);
+  },
+
+  "`remove` deletes the timers of a record, or its events by their ids, and no other done event": async (
+    bench,
+  ) => {
     const { store, add, ended, handle } = bench;
     const waiting = [
       await add("booking:A", { source: "timer" }, { dueIn: LONG }),

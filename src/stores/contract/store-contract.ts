@@ -2,6 +2,7 @@ import type { EventStore } from "../event-store.ts";
 import { adding, replacing, scheduling } from "./adding.ts";
 import { discarding, erasing, replaying } from "./changing.ts";
 import { claiming, ordering } from "./claiming.ts";
+import { firings } from "./firings.ts";
 import { type Bench, type Cases, createBench } from "./harness.ts";
 import { metas, pruning, restoring, snapshots } from "./keeping.ts";
 import { leases, nextDue, outages } from "./leases.ts";
@@ -98,6 +99,7 @@ const topics: Readonly<Record<string, Cases>> = {
   add: adding,
   dueIn: scheduling,
   replace: replacing,
+  timer: firings,
   claim: claiming,
   order: ordering,
   lease: leases,

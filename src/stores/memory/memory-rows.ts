@@ -1,12 +1,6 @@
+import type { RowFilter } from "../checked-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
-import type {
-  AttemptEntry,
-  ClaimedEvent,
-  EventFilter,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
+import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
 import { type Addition, additionOf, copyOfSnapshot, endedAtOf, stateOfNew } from "../outcomes.ts";
 import type { HeapItem } from "./due-heap.ts";
 
@@ -42,8 +36,6 @@ export interface RecordRow extends HeapItem {
   readonly ref: string | null;
   /** All events of the record, in order of arrival. */
   readonly events: Set<EventRow>;
-  /** The token of the record's last lease. */
-  token: string | undefined;
   /** The current lease, which may have ended. */
   lease: { row: EventRow; end: number; duration: number } | undefined;
   snapshot: Snapshot | undefined;
@@ -56,7 +48,6 @@ export function newRecordRow(key: string, ref: string | null): RecordRow {
     key,
     ref,
     events: new Set(),
-    token: undefined,
     lease: undefined,
     snapshot: undefined,
     sequence: 0,
@@ -89,6 +80,11 @@ export function newEventRow(addition: Addition, record: RecordRow, arrival: numb
   };
 }
 
+/** Drops the notification of a done event. Its id must stay, but its text, which a stranger may have sent, need not. */
+export function dropText(row: EventRow): void {
+  row.event = { ...row.event, notification: null };
+}
+
 /** The values of an event that a replay or a replacement gives a row. */
 export function beginAnew(state: "pending" | "scheduled", dueAt: number): Partial<EventRow> {
   return { state, dueAt, attempts: 0, outages: 0, firstOutageAt: null, reason: null };
@@ -119,10 +115,11 @@ export function isWaiting(row: EventRow, now: number): boolean {
   return isOpen(row) && row.dueAt <= now;
 }
 
-export function isMatch(row: EventRow, filter: EventFilter): boolean {
-  const { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
+export function isMatch(row: EventRow, filter: RowFilter): boolean {
+  const { eventId, timestamps, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
   return (
     (eventId === undefined || row.event.eventId === eventId) &&
+    (timestamps === undefined || timestamps.includes(row.event.timestamp)) &&
     (ref === undefined || row.event.ref === ref) &&
     (state === undefined || row.state === state) &&
     (type === undefined || row.type === type) &&

@@ -1,3 +1,4 @@
+import { isThenable } from "../../async.ts";
 import { clockOffset } from "../../clock.ts";
 import {
   type AddAnswer,
@@ -9,11 +10,11 @@ import {
   type Sliced,
   type Timed,
 } from "../base-store.ts";
+import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
   ClaimOptions,
-  EventFilter,
   PruneOptions,
   PruneSnapshotsOptions,
   RecordSnapshot,
@@ -24,6 +25,7 @@ import type {
 import {
   type Addition,
   copyOfSnapshot,
+  historyOfReplaced,
   lostHistory,
   replaces,
   type Settlement,
@@ -32,6 +34,7 @@ import {
 import { DueHeap } from "./due-heap.ts";
 import {
   beginAnew,
+  dropText,
   type EventRow,
   isMatch,
   isOpen,
@@ -58,6 +61,21 @@ function isLocked({ lease }: RecordRow): boolean {
 /** Runs `run` in a transaction of the user's database. */
 export type RunTransaction<Tx> = (run: (tx: Tx) => void | Promise<void>) => unknown;
 
+/** The key of a property that exists only in the type. */
+declare const ran: unique symbol;
+
+/** The result of the functions passed to `event.atomically`. It carries the type of their transaction, and no value. */
+export interface Ran<Tx> {
+  /** The transaction. The property exists only in the type. */
+  readonly [ran]: Tx;
+}
+
+/**
+ * Runs `run` in a transaction of the user's database, and returns its result. So TypeScript infers `Tx` from the method
+ * of an ORM that calls `run` with its transaction.
+ */
+export type RunInTransaction<Tx> = (run: <T>(tx: T) => Promise<Ran<T>>) => PromiseLike<Ran<Tx>>;
+
 /**
  * The plain model of a store. Tests compare the behavior of all other stores with this store.
  *
@@ -72,8 +90,10 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   readonly #records = new Map<string, RecordRow>();
   /** The records with a lease or a due time. */
   readonly #due = new DueHeap<RecordRow>();
-  /** The done events, in the order in which they became done. */
+  /** The done events, in the order in which they became done. Timers are in a set of their own. */
   readonly #done = new Set<EventRow>();
+  /** The timers that have fired. They do not count toward {@link MOST_DONE}, because their record's snapshot keeps them. */
+  readonly #doneTimers = new Set<EventRow>();
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
   #lastReceivedAt: number | undefined;
   #arrivals = 0;
@@ -113,9 +133,10 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       event,
       receivedAt: now,
       replayed: false,
+      history: historyOfReplaced(event, row.history),
     });
     this.#noteReceived(row);
-    this.#done.delete(row);
+    this.#notDone(row);
     this.#refresh(row.record);
     return "added";
   }
@@ -167,7 +188,6 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     this.#leases += 1;
     const token = String(this.#leases);
     const end = now + leaseDuration;
-    record.token = token;
     record.lease = { row, end, duration: leaseDuration };
     row.state = "processing";
     row.dueAt = end;
@@ -244,13 +264,14 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const row = this.#held(claim);
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
-    const { event, dueIn, type, ...values } = settlement.change;
+    const { event, dueIn, type, dropsText, ...values } = settlement.change;
     Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
     if (type !== undefined) row.type = type;
     if (event !== undefined) {
       Object.assign(row, { event, receivedAt: now });
       this.#noteReceived(row);
     }
+    if (dropsText) dropText(row);
     if (row.state === "done") this.#becameDone(row);
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
@@ -263,10 +284,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   #alreadySettled({ eventId, lease }: ClaimedEvent): Settled {
     const row = this.#events.get(eventId);
-    return {
-      held: row?.lease === lease && row.record.token === lease && row.state !== "processing",
-      more: false,
-    };
+    return { held: row?.lease === lease && row.state !== "processing", more: false };
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
@@ -303,7 +321,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
     const rows = [...record.events].filter(
       ({ event, state }) =>
-        state !== "done" && (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+        (state !== "done" || event.source === "timer") &&
+        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
     );
     const removed = rows.filter(
       (row) => row !== kept && (row.state !== "processing" || record.lease!.end <= now),
@@ -321,7 +340,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return row && toStoredEvent(row);
   }
 
-  protected async doList(filter: EventFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
+  protected async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
     const rows = this.#matching(filter, before).slice(0, limit);
     return { found: rows.map(toStoredEvent), next: undefined };
   }
@@ -333,7 +352,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   /** Changes all matching events in one step, because Node would run no I/O between batches. */
   protected async doChange(
     change: Change,
-    filter: EventFilter,
+    filter: RowFilter,
     states: readonly EventState[],
   ): Promise<Sliced<number>> {
     const now = this.#now();
@@ -349,7 +368,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   #replay(row: EventRow, now: number): void {
-    this.#done.delete(row);
+    this.#notDone(row);
     if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
     else Object.assign(row, beginAnew("pending", now), { replayed: true });
     this.#becomeDue(row);
@@ -357,6 +376,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   #discard(row: EventRow, now: number): void {
     Object.assign(row, { state: "done", reason: "discarded", dueAt: undefined, endedAt: now });
+    if (row.event.ref === null) dropText(row);
     this.#becameDone(row);
     this.#refresh(row.record);
   }
@@ -443,7 +463,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
     const until = this.#now() - age;
-    const rows = [...(state === "done" ? this.#done : this.#matching({ state, reason }))]
+    const rows = (state === "done" ? [...this.#done, ...this.#doneTimers] : this.#matching({ state, reason }))
       .filter((row) => row.endedAt <= until && !isFiredTimer(row))
       .sort((a, b) => a.endedAt - b.endedAt)
       .slice(0, limit);
@@ -532,28 +552,35 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #refresh(record: RecordRow, from = Number.NEGATIVE_INFINITY): void {
     const due = record.lease?.end ?? firstOf(record)?.dueAt;
     this.#due.set(record, due === undefined ? undefined : Math.max(due, from));
-    if (record.events.size === 0 && record.snapshot === undefined) this.#records.delete(record.key);
+    const isEmpty = record.events.size === 0 && record.snapshot === undefined;
+    if (isEmpty && record.lease === undefined) this.#records.delete(record.key);
   }
 
   #becameDone(row: EventRow): void {
-    this.#done.add(row);
-    if (this.#done.size <= MOST_DONE) return;
-    for (const oldest of this.#done) {
-      if (isFiredTimer(oldest)) continue;
-      this.#forget(oldest);
-      this.#refresh(oldest.record);
+    if (row.event.source === "timer") {
+      this.#doneTimers.add(row);
       return;
     }
+    this.#done.add(row);
+    if (this.#done.size <= MOST_DONE) return;
+    const [oldest] = this.#done;
+    this.#forget(oldest!);
+    this.#refresh(oldest!.record);
+  }
+
+  #notDone(row: EventRow): void {
+    this.#done.delete(row);
+    this.#doneTimers.delete(row);
   }
 
   #forget(row: EventRow): void {
     this.#events.delete(row.event.eventId);
-    this.#done.delete(row);
+    this.#notDone(row);
     row.record.events.delete(row);
   }
 
   /** Returns the events that match `filter`, the newest first. */
-  #matching(filter: EventFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
+  #matching(filter: RowFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
     const { eventId, ref } = filter;
     let rows: Iterable<EventRow | undefined> = this.#events.values();
     if (eventId !== undefined) rows = [this.#events.get(eventId)];
@@ -590,9 +617,9 @@ function isFiredTimer({ state, event, record }: EventRow): boolean {
 }
 
 /** Runs functions in order. Does not await a synchronous function, because a synchronous transaction would end. */
-function runInOrder(functions: readonly (() => void | Promise<void>)[], from = 0): void | Promise<void> {
+function runInOrder(functions: readonly (() => unknown)[], from = 0): void | Promise<void> {
   for (let index = from; index < functions.length; index++) {
     const running = functions[index]!();
-    if (running instanceof Promise) return running.then(() => runInOrder(functions, index + 1));
+    if (isThenable(running)) return Promise.resolve(running).then(() => runInOrder(functions, index + 1));
   }
 }

@@ -16,8 +16,11 @@ import {
 import { LeaseLost } from "../sql/sql-queue.ts";
 
 const DUPLICATE_KEY = 1062;
-/** The error codes of a lock timeout and a deadlock. The driver rolls the transaction back and tries again. */
-const TRY_AGAIN = [1205, 1213];
+/**
+ * The error codes of a lock timeout, of a deadlock, and of a counter of `seq` that was locked. The driver rolls the
+ * transaction back and tries again.
+ */
+const TRY_AGAIN = [1205, 1213, 1467];
 /** The error codes of a read-only server. After a failover, the old primary is read-only. */
 const READ_ONLY = [1290, 1792, 1836];
 /** The error codes of a full disk. */
@@ -168,10 +171,10 @@ async function execute(query: Query, { sql, params, query: reads }: SqlStatement
 
 async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
   await connection.query("SAVEPOINT stayhook_writes");
-  await writeWithinTime(async () => {
+  await writeWithinTime(connection, async (tx) => {
     for (const write of writes as unknown as readonly Write<PoolConnection>[]) {
       try {
-        await write(connection);
+        await write(tx);
       } catch (cause) {
         throw new WriteFailed(cause);
       }

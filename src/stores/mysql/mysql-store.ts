@@ -1,7 +1,8 @@
 import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
-import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
-import type { ClaimedEvent, ClaimOptions, Write } from "../event-store.ts";
+import { StayhookError } from "../../errors.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
+import type { ClaimedEvent, Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import {
   change,
@@ -9,16 +10,18 @@ import {
   type SqlDriver,
   type SqlRow,
   type SqlSteps,
+  type SqlValue,
   select,
 } from "../sql/driver.ts";
 import {
   addOne,
   alreadySettled,
-  claim,
+  claimEvents,
   endLease,
   endValues,
   heldBy,
   keyOf,
+  knownAnswer,
   LeaseLost,
 } from "../sql/sql-queue.ts";
 import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
@@ -32,7 +35,6 @@ import {
   numberOrNull,
   text,
   toId,
-  toRef,
   toSnapshot,
   toTextOrNull,
 } from "../sql/sql-rows.ts";
@@ -49,11 +51,6 @@ const TYPES = {
   seq: "BIGINT",
   state: "VARCHAR(10)",
   due_at: "BIGINT",
-  source: "VARCHAR(20)",
-  topic: "TEXT",
-  timestamp: "TEXT",
-  notification: "MEDIUMTEXT",
-  traceparent: "TEXT",
   lease: "VARCHAR(36)",
   done_at: "BIGINT",
   attempts: "INT",
@@ -63,13 +60,17 @@ const TYPES = {
   type: "VARCHAR(1024)",
   reason: "VARCHAR(20)",
   history: "MEDIUMTEXT",
+  drops: "TINYINT",
   next: "BIGINT",
   snapshot: "MEDIUMTEXT",
   sequence: "INT",
 } as const;
 type Row = { readonly [name in keyof typeof TYPES]?: string | number | null | undefined };
 
-/** A table `j` of the rows in a JSON parameter. `ERROR ON ERROR` rejects text that is too long for its column. */
+/**
+ * A table `j` of the rows in a JSON parameter. MariaDB cuts a text that is too long for its column, but all keys in these
+ * rows have the length of a stored key.
+ */
 function jsonTable(...names: (keyof typeof TYPES)[]): string {
   const columns = names.map((name) => `${name} ${TYPES[name]} PATH '$.${name}' NULL ON EMPTY ERROR ON ERROR`);
   return `JSON_TABLE(?, '$[*]' COLUMNS (${columns.join(", ")})) AS j`;
@@ -77,11 +78,17 @@ function jsonTable(...names: (keyof typeof TYPES)[]): string {
 
 // `STRAIGHT_JOIN` reads the tables from left to right: each row of the parameter finds its rows by an index.
 const KNOWN = `
-  SELECT e.id, e.ref FROM ${jsonTable("id")} STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id)`;
-const INSERT = `
-  INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT})
-  SELECT UNHEX(j.id), UNHEX(j.ref), j.state, j.due_at, ?, j.source, j.topic, j.timestamp, j.notification, j.traceparent
-  FROM ${jsonTable("id", "ref", "state", "due_at", "source", "topic", "timestamp", "notification", "traceparent")}`;
+  SELECT e.id, e.ref, e.lease FROM ${jsonTable("id")} STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id)`;
+/**
+ * Inserts events. `INSERT … SELECT` from a JSON parameter would lock the counter of `seq` for the whole table, so that
+ * concurrent adds would wait for each other, and `JSON_TABLE` cuts long text where a plain value is an error.
+ */
+function insertOf(rows: number): string {
+  const row = `(${Array(6 + CONTENT.split(",").length)
+    .fill("?")
+    .join(", ")})`;
+  return `INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT}, lease) VALUES ${Array(rows).fill(row).join(", ")}`;
+}
 // A leased record keeps its time, because the end of the lease computes the due time.
 const BECOME_DUE = `
   INSERT INTO stayhook_records (ref, due_at) SELECT UNHEX(j.ref), j.due_at FROM ${jsonTable("ref", "due_at")}
@@ -111,11 +118,11 @@ const NEXT = `
     SELECT MIN(e.due_at) FROM stayhook_events AS e WHERE e.ref = UNHEX(j.ref) AND e.due_at IS NOT NULL AND e.seq <> j.seq) AS next
   FROM ${jsonTable("ref", "seq")}`;
 const SETTLE = `
-  UPDATE ${jsonTable("seq", "state", "due_at", "done_at", "attempts", "outages", "first_outage_at", "replayed", "type", "reason", "history", "next", "snapshot", "sequence")}
+  UPDATE ${jsonTable("seq", "state", "due_at", "done_at", "attempts", "outages", "first_outage_at", "replayed", "type", "reason", "history", "drops", "next", "snapshot", "sequence")}
     STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
   SET e.state = j.state, e.due_at = j.due_at, e.done_at = j.done_at, e.attempts = j.attempts, e.outages = j.outages,
     e.first_outage_at = j.first_outage_at, e.replayed = j.replayed, e.type = COALESCE(j.type, e.type), e.reason = j.reason,
-    e.history = j.history, r.lease_end = NULL, r.due_at = j.next,
+    e.history = j.history, e.notification = CASE WHEN j.drops = 1 THEN NULL ELSE e.notification END, r.lease_end = NULL, r.due_at = j.next,
     r.seen_at = CASE WHEN j.snapshot IS NULL THEN r.seen_at ELSE ? END,
     r.sequence = COALESCE(j.sequence, r.sequence), r.snapshot = COALESCE(j.snapshot, r.snapshot)`;
 
@@ -143,8 +150,8 @@ export class MysqlStore extends SqlStore<PoolConnection> {
     return this.write(failing.add, (operation) => addAll(operation, additions));
   }
 
-  protected override readonly claiming: typeof claim = (operation, options) =>
-    options.eventId === undefined ? claimAll(operation, options) : claim(operation, options);
+  protected override readonly claiming: typeof claimEvents = (operation, call) =>
+    call.eventId === undefined ? claimAll(operation, call) : claimEvents(operation, call);
 
   protected override doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
     return this.write(failing.renew, (operation) => renewAll(operation, claims, duration));
@@ -155,50 +162,55 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   }
 }
 
-/** @param known - the `ref` of each event that the store has already, by its id */
-function* addAll(
-  operation: Operation,
-  additions: readonly Addition[],
-  known: ReadonlyMap<string, string | null> = new Map(),
-): SqlSteps<AddAnswer[]> {
+/** How often `addAll` asks for known events. One round suffices, unless another process deletes an event meanwhile. */
+const ROUNDS = 10;
+
+function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
   const { now } = operation;
-  const fresh = additions.filter(({ event }) => !known.has(event.eventId));
-  if (fresh.length > 0) {
-    const inserted = yield* change(INSERT, now, json(fresh.map((addition) => rowOf(addition, now))));
-    // If the store has one of the ids, the statement inserts nothing.
-    if (inserted < fresh.length) {
-      const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
-      const found = yield* select(KNOWN, json(ids));
-      return yield* addAll(
-        operation,
-        additions,
-        new Map(found.map(({ id, ref }) => [fromId(id), toRef(ref)])),
-      );
+  /** The row of each event that the store has already, by its id. */
+  let known: ReadonlyMap<string, SqlRow> = new Map();
+  let fresh = additions;
+  for (let round = 0; fresh.length > 0; round += 1) {
+    if (round === ROUNDS)
+      throw new StayhookError("the store rejects an event id as known, but has no such event");
+    const inserted = yield* change(
+      insertOf(fresh.length),
+      ...fresh.flatMap((addition) => rowOf(addition, now)),
+    );
+    if (inserted === fresh.length) {
+      yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
+      break;
     }
-    yield* change(BECOME_DUE, json(dueTimes(fresh, now)));
+    // If the store has one of the ids, the statement inserts nothing.
+    const ids = additions.map(({ event }) => ({ id: hex(toId(event.eventId)) }));
+    const found = yield* select(KNOWN, json(ids));
+    known = new Map(found.map((row) => [fromId(row.id), row]));
+    fresh = additions.filter(({ event }) => !known.has(event.eventId));
   }
   const answers: AddAnswer[] = [];
   for (const addition of additions) {
-    const { eventId, ref } = addition.event;
-    if (!known.has(eventId)) answers.push("added");
-    else if (known.get(eventId) !== ref) answers.push("conflict");
-    else answers.push(addition.replace === undefined ? "duplicate" : yield* addOne(operation, addition));
+    const row = known.get(addition.event.eventId);
+    const answer = row === undefined ? "added" : knownAnswer(addition, row);
+    answers.push(
+      answer === "duplicate" && addition.replace !== undefined ? yield* addOne(operation, addition) : answer,
+    );
   }
   return answers;
 }
 
-function rowOf(addition: Addition, now: number): Row {
+/** Returns the values of {@link insertOf} for one event. */
+function rowOf(addition: Addition, now: number): SqlValue[] {
   const { event, dueIn } = addition;
-  const [source, topic, timestamp, notification, traceparent] = contentOf(event);
-  return {
-    ...{
-      id: hex(toId(event.eventId)),
-      ref: hex(keyOf(event)),
-      state: stateOfNew(addition),
-      due_at: now + dueIn,
-    },
-    ...{ source, topic, timestamp, notification, traceparent },
-  };
+  const token = addition.token ?? null;
+  return [
+    toId(event.eventId),
+    keyOf(event),
+    stateOfNew(addition),
+    now + dueIn,
+    now,
+    ...contentOf(event),
+    token,
+  ];
 }
 
 /** Returns the first due time of each record. */
@@ -211,11 +223,9 @@ function dueTimes(additions: readonly Addition[], now: number): Row[] {
   return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
 }
 
-function* claimAll(
-  operation: Operation,
-  { limit, leaseDuration, worker, newestFirst }: ClaimOptions,
-): SqlSteps<Timed<Claimed[]>> {
+function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<Claimed[]>> {
   const { sql, now } = operation;
+  const { token, limit, leaseDuration, worker, newestFirst } = call;
   const statement = newestFirst ? sql.claimableNewest : sql.claimable;
   const records = yield* select(statement, now, now, limitOf(limit));
   for (const record of records) yield* expire(operation, record);
@@ -229,7 +239,7 @@ function* claimAll(
       yield* endLease(operation, text(record.ref), 0);
       continue;
     }
-    const lease = crypto.randomUUID();
+    const lease = `${token}:${leases.length}`;
     leases.push({ seq: number(event.seq), lease });
     result.push({ claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } });
   }
@@ -238,7 +248,7 @@ function* claimAll(
     yield* change(CLAIM, json(leases), end, now, toTextOrNull(worker), end, leaseDuration, end);
   // Records without a due event have a later due time now, so that the next records take their places.
   if (result.length > 0 || records.length === 0) return { now, result };
-  return yield* claimAll(operation, { limit, leaseDuration, worker, newestFirst });
+  return yield* claimAll(operation, call);
 }
 
 /** Locks the records of the claims. Returns a row for each lease that is still held, by its token. */
@@ -344,7 +354,7 @@ function endedRow(
   now: number,
   others: number | null,
 ) {
-  const [state, due_at, done_at, attempts, outages, first_outage_at, replayed, type, reason, history] =
+  const [state, due_at, done_at, attempts, outages, first_outage_at, replayed, type, reason, history, drops] =
     endValues(ended, now);
   const due = Math.min(due_at ?? Number.POSITIVE_INFINITY, others ?? Number.POSITIVE_INFINITY);
   const rise = record?.changed ? 1 : 0;
@@ -361,6 +371,7 @@ function endedRow(
       type,
       reason,
       history,
+      drops,
     },
     next: due === Number.POSITIVE_INFINITY ? null : Math.max(now, due),
     snapshot: record === undefined ? null : toSnapshot(record.snapshot),

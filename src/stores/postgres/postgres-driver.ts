@@ -7,6 +7,7 @@ import {
   type SqlResult,
   type SqlStatement,
   type SqlSteps,
+  type SqlValue,
   type SqlWrites,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
@@ -24,6 +25,20 @@ export interface DriverOptions extends NotifierOptions {
 }
 
 export type Row = Record<string, unknown>;
+
+/** Marks a step that runs a prepared statement. */
+interface Prepared {
+  readonly statement?: Statement;
+}
+
+/** Runs a statement of the hot path as a step of a transaction. */
+export function* prepared(statement: Statement, ...values: readonly unknown[]): SqlSteps<readonly Row[]> {
+  const step: SqlStatement & Prepared = {
+    ...{ sql: statement.text, params: values as readonly SqlValue[], query: true },
+    statement,
+  };
+  return (yield step).rows;
+}
 
 /** A connection that is lent to one job. */
 interface Session {
@@ -63,18 +78,10 @@ export class PostgresDriver implements SqlDriver {
   }
 
   /** Runs a statement of the hot path, and commits it. */
-  async query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
-    const run = async (client: PoolClient, name?: string): Promise<Row[]> =>
-      (await this.#execute(client, statement.text, values, name)).rows;
+  query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
     return this.#use(failing, async ({ client }) => {
-      if (!this.#canPrepare) return run(client);
-      try {
-        return await run(client, statement.nextName());
-      } catch (error) {
-        if (!NOT_PREPARED.includes(sqlState(error) ?? "")) throw error;
-        this.#canPrepare = false;
-        return run(client);
-      }
+      const { rows } = await this.#execute(client, statement.text, values, statement);
+      return rows;
     });
   }
 
@@ -114,7 +121,7 @@ export class PostgresDriver implements SqlDriver {
         });
         return result;
       } catch (error) {
-        if (session.isLost()) throw error;
+        if (session.isLost() || mayBeBroken(error)) throw error;
         await this.#execute(client, "ROLLBACK").catch((cause: unknown) => {
           throw new Error("the connection failed", { cause });
         });
@@ -139,8 +146,9 @@ export class PostgresDriver implements SqlDriver {
     client: PoolClient,
     text: string,
     values: readonly unknown[] = [],
-    name?: string,
+    statement?: Statement,
   ): Promise<{ readonly rows: Row[]; readonly changes: number }> {
+    const name = this.#canPrepare ? statement?.nextName() : undefined;
     const config = { text, name, values: values as unknown[], query_timeout: this.commandTimeout };
     const { rows, rowCount } = await client.query<Row>(
       values.length > 0 ? config : { ...config, values: undefined },
@@ -148,17 +156,19 @@ export class PostgresDriver implements SqlDriver {
     return { rows, changes: rowCount ?? 0 };
   }
 
-  /** Runs a statement of the core. */
-  #step(client: PoolClient, { sql, params }: SqlStatement): Promise<SqlResult> {
-    return this.#execute(client, this.#options.inSchema(sql), params);
+  /** Runs a step of a transaction: a statement of the core, or one of {@link prepared}. */
+  #step(client: PoolClient, { sql, params, statement }: SqlStatement & Prepared): Promise<SqlResult> {
+    return statement === undefined
+      ? this.#execute(client, this.#options.inSchema(sql), params)
+      : this.#execute(client, sql, params, statement);
   }
 
   /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
   async #runWrites({ client, isLost }: Session, { writes }: SqlWrites): Promise<void> {
     await this.#execute(client, "SAVEPOINT stayhook_writes");
-    await writeWithinTime(async () => {
+    await writeWithinTime(client, async (tx) => {
       try {
-        for (const write of writes) await write(client as never);
+        for (const write of writes) await write(tx as never);
       } catch (cause) {
         // The connection or the server failed, not the user's write.
         if (isLost() || hasTimedOut(cause) || isStoreFailure(cause))
@@ -174,52 +184,53 @@ export class PostgresDriver implements SqlDriver {
     });
   }
 
-  /** Lends a session to `job`. Tries again after a conflict, and once if the server is read-only. */
+  /**
+   * Lends a session to `job`. Tries again after a conflict, and once if the server is read-only or if it does not know a
+   * prepared statement.
+   */
   async #use<T>(failing: string, job: (session: Session) => Promise<T>): Promise<T> {
-    const running = this.#tryAgain(job);
-    this.#jobs.add(running);
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    this.#jobs.add(ended);
     try {
-      return await running;
+      for (let tries = 1; ; tries += 1) {
+        const client = await this.#current();
+        let isLost = false;
+        const onLost = (): void => {
+          isLost = true;
+        };
+        // Without a listener for `error`, the loss of a lent connection would crash the process.
+        client.on("error", onLost).on("end", onLost);
+        let isBroken = false;
+        try {
+          return await job({ client, isLost: () => isLost });
+        } catch (error) {
+          isBroken = isLost || mayBeBroken(error);
+          if (!this.#mayRepeat(error, tries)) throw error;
+        } finally {
+          client.release(isBroken);
+          client.off("error", onLost).off("end", onLost);
+        }
+      }
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
       throw error instanceof WriteFailed ? error.cause : storeError(failing, error);
     } finally {
-      this.#jobs.delete(running);
+      this.#jobs.delete(ended);
+      end();
     }
   }
 
-  async #tryAgain<T>(job: (session: Session) => Promise<T>): Promise<T> {
-    for (let tries = 1; ; tries += 1) {
-      try {
-        return await this.#lend(job);
-      } catch (error) {
-        const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause);
-        if (state === READ_ONLY) this.failovers += 1;
-        const mayRepeat =
-          state === READ_ONLY ? tries === 1 : state !== undefined && CONFLICTS.includes(state);
-        if (!mayRepeat || tries >= TRIES) throw error;
-      }
+  #mayRepeat(error: unknown, tries: number): boolean {
+    const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause) ?? "";
+    if (state === READ_ONLY) {
+      this.failovers += 1;
+      return tries === 1;
     }
-  }
-
-  async #lend<T>(job: (session: Session) => Promise<T>): Promise<T> {
-    const client = await this.#current();
-    let isLost = false;
-    const onLost = (): void => {
-      isLost = true;
-    };
-    // Without a listener for `error`, the loss of a lent connection would crash the process.
-    client.on("error", onLost).on("end", onLost);
-    let isBroken = false;
-    try {
-      return await job({ client, isLost: () => isLost });
-    } catch (error) {
-      isBroken = isLost || mayBeBroken(error);
-      throw error;
-    } finally {
-      client.release(isBroken);
-      client.off("error", onLost).off("end", onLost);
+    if (NOT_PREPARED.includes(state) && !(error instanceof WriteFailed) && this.#canPrepare) {
+      this.#canPrepare = false;
+      return true;
     }
+    return CONFLICTS.includes(state) && tries < TRIES;
   }
 
   /** Returns a client that connected after the last failover. An older client may be connected to the old primary. */
@@ -334,7 +345,17 @@ function storeError(failing: string, cause: unknown): unknown {
       message: "must be a URL with one host, such as postgresql://user@host/database",
     });
   }
-  return new StayhookError(`postgresStore: ${failing}: ${reasonOf(cause)}`, { cause });
+  return new StayhookError(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
+}
+
+/** Returns the next step for an error that a wrong connection string often causes. */
+function hintOf(code: unknown): string {
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN")
+    return ". The name of the host is unknown. Is the host in connectionString right?";
+  if (code === "ECONNREFUSED")
+    return ". Nothing listens there. Are the host and port in connectionString right, and does PostgreSQL run?";
+  if (code === "28P01" || code === "28000") return ". Are the user and password in connectionString right?";
+  return code === "3D000" ? ". Is the database's name in connectionString right?" : "";
 }
 
 function reasonOf(cause: unknown): string {

@@ -19,7 +19,7 @@ function contentJson(event: Addition["event"]) {
 
 /** @param n - the number of the addition, or of the settlement that it belongs to */
 export function additionJson(addition: Addition, n: number) {
-  const { event, dueIn, replace } = addition;
+  const { event, dueIn, replace, token } = addition;
   const { eventId } = event;
   const base = {
     n,
@@ -27,6 +27,7 @@ export function additionJson(addition: Addition, n: number) {
     ref: keyOf(event),
     state: stateOfNew(addition),
     due_in: dueIn,
+    lease: token,
     replace,
   };
   return { ...base, ...contentJson(event) };
@@ -47,6 +48,7 @@ export function settlementJson({ claim, change, delay, record, remove }: Settlem
     type: toTextOrNull(change.type),
     reason: change.reason,
     history: toHistory(change.history),
+    drops: change.dropsText,
     ...(change.event && contentJson(change.event)),
     delay,
     snapshot: record && toSnapshot(record.snapshot),

@@ -2,6 +2,9 @@ import { createHash } from "node:crypto";
 import { CONTENT } from "../sql/sql-rows.ts";
 import { inSchema, NOW } from "./postgres-dialect.ts";
 
+/** How long PostgreSQL waits for the next step of a transaction that has locked records, ms. */
+export const COMMIT_WITHIN = 2000;
+
 /** A constant statement. PostgreSQL parses and plans it once for each connection. */
 export class Statement {
   readonly text: string;
@@ -25,9 +28,9 @@ export class Statement {
 // anything else, in order of `ref`. Tables that a statement changes in a WITH clause look unchanged to its other parts.
 
 const CONTENT_TYPES = `source text, topic text, "timestamp" text, notification text, traceparent text`;
-const ADDITION = `id bytea, ref text, state text, due_in bigint, ${CONTENT_TYPES}`;
+const ADDITION = `id bytea, ref text, state text, due_in bigint, lease text, ${CONTENT_TYPES}`;
 const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, attempts integer, outages integer, first_outage_at bigint,
-  replayed smallint, type text, reason text, history text, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
+  replayed smallint, type text, reason text, history text, drops boolean, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
   timers boolean, remove bytea[]`;
 
 /** The time, and how long the statement waits for a lock. The settings end with the transaction. */
@@ -43,7 +46,7 @@ const rowsOf = (json: string, count: string, columns: string, alias: string) =>
 const stateOf = (event: string) => `${event}.state || ''`;
 
 const NEW_SEQ = "nextval('stayhook_events_seq_seq')";
-const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, received_at, ${CONTENT})`;
+const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, received_at, lease, ${CONTENT})`;
 
 /**
  * Makes records due. During a lease, a due time below the lease's end tells `settle` that something was added
@@ -66,18 +69,18 @@ const add = `
     SELECT g.*, ${NEW_SEQ} AS seq, t.now, t.now + g.due_in AS due_at FROM t, ${rowsOf("$1", "$2", ADDITION, "g")}),
   added AS (
     ${INSERT_EVENTS}
-    SELECT seq, id, ref, state, due_at, now, ${CONTENT} FROM given ORDER BY id
+    SELECT seq, id, ref, state, due_at, now, lease, ${CONTENT} FROM given ORDER BY id
     ON CONFLICT (id) DO NOTHING RETURNING e.id, e.ref, e.due_at),
   due AS (${becomeDue("SELECT ref, min(due_at) FROM added GROUP BY ref ORDER BY ref")})
   SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
 
 /**
- * Leases records. Returns the time, and a row for each leased record. Its commit need not wait for the disk, because the
- * commit of the next statement, which marks the events, waits for both. Parameters: the token of the claim, the limit,
- * the lease's duration, the due time at which the search begins.
+ * Leases records, in the transaction of {@link take}. Returns the time, and a row for each leased record. If the process
+ * freezes, PostgreSQL ends the transaction. Parameters: the token of the claim, the limit, the lease's duration, the due
+ * time at which the search begins.
  */
 const lease = (which: string, direction = "") => `
-  WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('synchronous_commit', 'off', true)),
+  WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)),
   free AS MATERIALIZED (
     SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
     WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}
@@ -140,15 +143,16 @@ const FURTHER = {
   removed AS (
     DELETE FROM stayhook_events e USING held h
     WHERE (h.timers OR h.remove IS NOT NULL) AND e.ref = h.ref AND (h.timers AND e.source = 'timer' OR e.id = ANY (h.remove))
-      AND e.state NOT IN ('done', 'processing') RETURNING e.seq),
+      AND e.state <> 'processing' AND (e.state <> 'done' OR e.source = 'timer') RETURNING e.seq),
   added AS (
     ${INSERT_EVENTS}
-    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.source, m.topic, m.timestamp, m.notification, m.traceparent
+    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.lease, m.source, m.topic, m.timestamp, m.notification, m.traceparent
     -- The count lets PostgreSQL delete the removed events first.
     FROM more m JOIN held h ON h.n = m.n WHERE (SELECT count(*) FROM removed) >= 0 ORDER BY m.id
     ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, received_at = excluded.received_at,
       source = excluded.source, topic = excluded.topic, timestamp = excluded.timestamp, notification = excluded.notification,
-      traceparent = excluded.traceparent, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL
+      traceparent = excluded.traceparent, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL,
+      history = CASE WHEN excluded.source = 'timer' THEN NULL ELSE e.history END
     WHERE e.ref = excluded.ref AND e.state <> 'processing' AND EXISTS (
       SELECT FROM more m WHERE m.id = excluded.id AND (
         m.replace = 'moved' AND m.timestamp <> e.timestamp OR m.replace = 'ended' AND e.state IN ('done', 'parked')))
@@ -182,7 +186,7 @@ const settle = (further?: typeof FURTHER) => `
       received_at = CASE WHEN h.source IS NULL THEN e.received_at ELSE h.now END,
       source = coalesce(h.source, e.source), timestamp = coalesce(h.timestamp, e.timestamp),
       topic = CASE WHEN h.source IS NULL THEN e.topic ELSE h.topic END,
-      notification = CASE WHEN h.source IS NULL THEN e.notification ELSE h.notification END,
+      notification = CASE WHEN h.drops THEN NULL WHEN h.source IS NULL THEN e.notification ELSE h.notification END,
       traceparent = CASE WHEN h.source IS NULL THEN e.traceparent ELSE h.traceparent END
     FROM (
       SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
@@ -203,15 +207,10 @@ const settle = (further?: typeof FURTHER) => `
   gone AS (DELETE FROM stayhook_records r USING next n WHERE r.ref = n.ref AND n.bare AND n.due_at IS NULL)
   SELECT n, due_at IS NOT NULL AS more FROM next`;
 
-/**
- * The lease of a claim: `held`, `settled` if it ended the attempt and nobody has claimed the record since, or `lost`. A
- * record whose row was deleted has no lease any more, also if a new event has made its row anew.
- */
+/** The lease of a claim: `held`, or `settled` if it ended the attempt. No row if the lease was lost. */
 const stateOfLease = `
-  SELECT CASE WHEN r.lease = $2 AND r.lease_end IS NOT NULL AND e.state = 'processing' AND e.lease = $2 THEN 'held'
-    WHEN e.lease = $2 AND e.state <> 'processing' AND (r.lease = $2 OR r.lease IS NULL AND NOT EXISTS (
-      SELECT FROM stayhook_events o WHERE o.ref = e.ref AND o.claimed_at > e.claimed_at)) THEN 'settled' ELSE 'lost' END AS lease
-  FROM stayhook_events e LEFT JOIN stayhook_records r ON r.ref = e.ref WHERE e.id = $1`;
+  SELECT CASE WHEN e.state = 'processing' THEN 'held' ELSE 'settled' END AS lease
+  FROM stayhook_events e WHERE e.id = $1 AND e.lease = $2`;
 
 const statements = {
   add,
@@ -226,7 +225,8 @@ const statements = {
   settle: settle(),
   settleFurther: settle(FURTHER),
   stateOfLease,
-  known: "SELECT id, ref FROM stayhook_events WHERE id = ANY ($1::bytea[])",
+  lock: "SELECT FROM stayhook_records WHERE ref = ANY ($1::text[]) ORDER BY ref FOR UPDATE",
+  known: "SELECT id, ref, lease FROM stayhook_events WHERE id = ANY ($1::bytea[])",
   lost: `
     SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events e
     WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND ${stateOf("e")} = 'processing'`,
@@ -243,22 +243,6 @@ const statements = {
   drop: `
     DELETE FROM stayhook_records
     WHERE ref = ANY ($1::text[]) AND due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL`,
-  /**
-   * Gives back the leases of claims that got no answer. The leases end now, so that the next claim of a record finds an
-   * event that an earlier lease has left behind.
-   */
-  giveBack: `
-    WITH ${clock("NULL")},
-    ended AS (
-      UPDATE stayhook_records r SET lease_end = t.now, due_at = t.now FROM t
-      WHERE r.due_at <= t.now + $2 AND r.lease_end > t.now AND split_part(r.lease, ':', 1) = ANY ($1::text[])
-      RETURNING r.ref, r.lease, t.now),
-    released AS (
-      UPDATE stayhook_events e
-      SET state = CASE WHEN e.attempts = 1 AND e.outages = 0 THEN 'pending' ELSE 'retrying' END, attempts = e.attempts - 1, due_at = r.now,
-        lease = NULL
-      FROM ended r WHERE e.ref = r.ref AND e.due_at IS NOT NULL AND e.lease = r.lease)
-    SELECT split_part(lease, ':', 1) AS token FROM ended`,
   lastReceived: `
     SELECT max(received_at) AS at FROM (
       SELECT received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1000) AS newest`,

@@ -1,11 +1,10 @@
-import { randomUUID } from "node:crypto";
-import type { ClientBase } from "pg";
+import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
-import type { AddOptions, ClaimedEvent, ClaimOptions, EventStore, NewEvent, Write } from "../event-store.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
+import type { AddOptions, ClaimedEvent, EventStore, NewEvent, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
-import { type SqlRow, type SqlValue, select } from "../sql/driver.ts";
-import { keyOf, LeaseLost } from "../sql/sql-queue.ts";
+import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
+import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
 import {
   claimOf,
   fromId,
@@ -15,16 +14,15 @@ import {
   text,
   toHistory,
   toId,
-  toRef,
   toText,
   workerOf,
 } from "../sql/sql-rows.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import { postgresDialect } from "./postgres-dialect.ts";
-import { isLocked, type PostgresDriver, type Row } from "./postgres-driver.ts";
+import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
-import { type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
+import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
@@ -32,8 +30,6 @@ const PATIENCE = { together: 250, alone: 5000 } as const;
 const THOROUGH = 2000;
 /** How far below the due time that was last taken a claim begins, ms. An `add` may commit later than another one. */
 const MARGIN = 1000;
-/** How long PostgreSQL waits for COMMIT after it has locked a record, ms. A frozen process then loses the lock. */
-const COMMIT_WITHIN = 2000;
 
 /** Runs a statement on a connection of the caller. */
 export type Run = (text: string, values: unknown[]) => Promise<Row[]>;
@@ -54,7 +50,7 @@ export interface TransactionStore {
 }
 
 /** The store that {@link postgresStore} returns. `event.atomically` gives your function a client of `pg`. */
-export interface PostgresStore extends EventStore<ClientBase> {
+export interface PostgresStore extends EventStore<PoolClient> {
   /** The store calls the functions passed to `event.atomically` in the transaction that ends the event. */
   readonly transactional: true;
   /**
@@ -69,15 +65,13 @@ export interface PostgresStore extends EventStore<ClientBase> {
 }
 
 /** Overrides the calls of the hot path with statements for groups. The {@link SqlStore} does the rest. */
-export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
+export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   declare readonly transactional: true;
   readonly #driver: PostgresDriver;
   readonly #options: StoreOptions;
   readonly #hot: HotStatements;
   readonly #writing: Slots;
   readonly #waiting: Slots;
-  /** The tokens of claims that failed, and when their leases end, ms. */
-  readonly #unanswered = new Map<string, number>();
   /** Claims begin their search at this due time. */
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
@@ -105,7 +99,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
         const addition = additionOf(event, { dueIn });
         const added = await run(hot.add.text, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
         if (added.length === 0)
-          return knownAnswer(addition, await run(hot.known.text, [idsOf([event.eventId])]));
+          return answerOf(addition, await run(hot.known.text, [idsOf([event.eventId])]));
         // PostgreSQL sends the message when the caller commits. The empty text is no process's own payload.
         await run("SELECT pg_notify($1, '')::text", [this.#options.channel]);
         return "added";
@@ -141,67 +135,67 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     return Promise.all(
       additions.map(async (addition, index) => {
         if (added.has(index)) return "added";
-        const answer = knownAnswer(addition, known);
-        if (answer === "conflict" || addition.replace === undefined) return answer;
+        const answer = answerOf(addition, known);
+        if (answer !== "duplicate" || addition.replace === undefined) return answer;
         return (await super.doAdd([addition]))[0]!;
       }),
     );
   }
 
-  protected override async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
-    await this.#giveBack();
-    const token = randomUUID();
-    try {
-      return await this.#claim(token, options);
-    } catch (error) {
-      // PostgreSQL may have leased records before the claim failed.
-      this.#unanswered.set(token, performance.now() + options.leaseDuration);
-      throw error;
-    }
+  /**
+   * Leases records, and marks their events in a second statement: only a younger snapshot shows what others have
+   * committed before the lease. Both are one transaction, so that nobody sees a record that is leased without its event.
+   */
+  protected override async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
+    await this.ready();
+    const since = this.#sinceNow();
+    return this.#driver.transaction(() => this.#claim(call, since), failing.claim);
   }
 
-  async #claim(token: string, options: ClaimOptions): Promise<Timed<Claimed[]>> {
-    const { leaseDuration, worker, eventId } = options;
-    const rows = await this.#lease(token, options);
+  /** Waits for claims that have not ended yet: until then, `settle` would not see them. */
+  protected override async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
+    const claims = await super.doFindLost(calls);
+    if (claims.length > 0)
+      await this.#query(failing.claim, this.#hot.lock, [claims.map(({ claim }) => keyOf(claim))]);
+    return claims;
+  }
+
+  *#claim(call: ClaimCall, since: number): SqlSteps<Timed<readonly Claimed[]>> {
+    const { leaseDuration, worker, eventId } = call;
+    const hot = this.#hot;
+    const rows = yield* this.#lease(call, since);
     const now = number(rows[0]!.now);
     const records = new Map(rows.filter(({ ref }) => ref !== null).map((row) => [text(row.lease), row]));
     if (records.size === 0) return { now, result: [] };
     const refs = [...records.values()].map(({ ref }) => text(ref));
-    await this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
-    const values = [
-      refs,
-      [...records.keys()],
-      now,
-      now + leaseDuration,
-      worker === undefined ? null : toText(worker),
-    ];
+    yield* this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
+    const leases = [...records.keys()];
+    const values = [refs, leases, now, now + leaseDuration, worker === undefined ? null : toText(worker)];
     const events =
       eventId === undefined
-        ? await this.#query(failing.claim, this.#hot.take, values)
-        : await this.#query(failing.claim, this.#hot.takeOne, [...values, Buffer.from(toId(eventId))]);
-    const result = events.map((event) => {
+        ? yield* prepared(hot.take, ...values)
+        : yield* prepared(hot.takeOne, ...values, Buffer.from(toId(eventId)));
+    call.claimed = events.map((event) => {
       const lease = text(event.lease);
       const claim = claimOf(event, records.get(lease)!, lease, now);
       records.delete(lease);
       return { claim, row: { history: historyOf(event), worker } };
     });
-    await this.#unlease([...records.values()]);
-    return { now, result };
+    yield* this.#unlease([...records.values()]);
+    return { now, result: call.claimed };
   }
 
   /** Leases the records that are due. The first row has the time. */
-  async #lease(
-    token: string,
-    { limit: asked, leaseDuration, eventId, newestFirst }: ClaimOptions,
-  ): Promise<Row[]> {
+  *#lease(
+    { token, limit: asked, leaseDuration, eventId, newestFirst }: ClaimCall,
+    since: number,
+  ): SqlSteps<readonly Row[]> {
     const limit = limitOf(asked);
-    const lease = (sql: Statement, which: unknown) =>
-      this.#query(failing.claim, sql, [token, limit, leaseDuration, which]);
-    if (eventId !== undefined) return lease(this.#hot.leaseOf, Buffer.from(toId(eventId)));
-    if (newestFirst) return lease(this.#hot.leaseNewest, 0);
-    const since = this.#sinceNow();
-    let rows = await lease(this.#hot.lease, since);
-    if (since > 0 && rows[0]!.ref === null) rows = await lease(this.#hot.lease, 0);
+    const lease = (sql: Statement, which: unknown) => prepared(sql, token, limit, leaseDuration, which);
+    if (eventId !== undefined) return yield* lease(this.#hot.leaseOf, Buffer.from(toId(eventId)));
+    if (newestFirst) return yield* lease(this.#hot.leaseNewest, 0);
+    let rows = yield* lease(this.#hot.lease, since);
+    if (since > 0 && rows[0]!.ref === null) rows = yield* lease(this.#hot.lease, 0);
     // Only a claim that took all it could may begin at a later due time the next time.
     const isFull = rows.length === limit && rows[0]!.ref !== null;
     this.#since = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
@@ -220,42 +214,34 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 
   /** Gives the events of ended leases their `lost` entry. `records` are leased again. */
-  async #expire(records: readonly SqlRow[]): Promise<void> {
+  *#expire(records: readonly SqlRow[]): SqlSteps<void> {
     if (records.length === 0) return;
-    const rows = await this.#query(failing.claim, this.#hot.lost, [records.map(({ ref }) => text(ref))]);
+    const rows = yield* prepared(
+      this.#hot.lost,
+      records.map(({ ref }) => text(ref)),
+    );
     if (rows.length === 0) return;
     const histories = rows.map((row) => {
       const before = { history: historyOf(row), worker: workerOf(row) };
       return toHistory(lostHistory(before, number(row.claimed_at), number(row.due_at)));
     });
-    await this.#query(failing.claim, this.#hot.expire, [rows.map(({ seq }) => number(seq)), histories]);
+    yield* prepared(
+      this.#hot.expire,
+      rows.map(({ seq }) => number(seq)),
+      histories,
+    );
   }
 
   /** Ends the leases of records without a due event. */
-  async #unlease(records: readonly SqlRow[]): Promise<void> {
+  *#unlease(records: readonly SqlRow[]): SqlSteps<void> {
     if (records.length === 0) return;
     const refs = records.map(({ ref }) => text(ref));
-    await this.#query(failing.claim, this.#hot.unlease, [refs, records.map(({ lease }) => text(lease))]);
-    await this.#query(failing.claim, this.#hot.drop, [refs]);
-  }
-
-  /** Releases the events of failed claims. No process got these events, so the attempts do not count. */
-  async #giveBack(): Promise<void> {
-    if (this.#unanswered.size === 0) return;
-    const now = performance.now();
-    const tokens = [...this.#unanswered.keys()];
-    const longest = Math.max(...this.#unanswered.values()) - now;
-    for (const [token, until] of this.#unanswered) if (until <= now) this.#unanswered.delete(token);
-    const rows = await this.#query(failing.claim, this.#hot.giveBack, [
-      tokens,
-      Math.max(0, Math.ceil(longest)),
-    ]);
-    for (const { token } of rows) this.#unanswered.delete(text(token));
-  }
-
-  protected override async doNextDue(): Promise<Timed<number | undefined>> {
-    await this.#giveBack();
-    return super.doNextDue();
+    yield* prepared(
+      this.#hot.unlease,
+      refs,
+      records.map(({ lease }) => text(lease)),
+    );
+    yield* prepared(this.#hot.drop, refs);
   }
 
   protected override async doRenew(
@@ -291,7 +277,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
     return (await Promise.all(alone)).flat();
   }
 
-  protected override async doSettle(settlements: readonly Settlement<ClientBase>[]): Promise<Settled[]> {
+  protected override async doSettle(settlements: readonly Settlement<PoolClient>[]): Promise<Settled[]> {
     const [first] = settlements;
     if (first !== undefined && first.writes.length > 0) return [await this.#settleWithWrites(first)];
     const [statement, values] = this.#settling(settlements);
@@ -306,7 +292,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 
   /** Returns the statement that ends the attempts, and its values without the patience. */
-  #settling(settlements: readonly Settlement<ClientBase>[]): [statement: Statement, values: unknown[]] {
+  #settling(settlements: readonly Settlement<PoolClient>[]): [statement: Statement, values: unknown[]] {
     const values = [JSON.stringify(settlements.map(settlementJson)), settlements.length];
     const isPlain = settlements.every(
       ({ delay, remove, additions }) => delay === undefined && remove === undefined && additions.length === 0,
@@ -324,7 +310,7 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 
   /** Runs the writes before the record is locked, so that an `add` does not wait for them. */
-  async #settleWithWrites(settlement: Settlement<ClientBase>): Promise<Settled> {
+  async #settleWithWrites(settlement: Settlement<PoolClient>): Promise<Settled> {
     const { claim, writes } = settlement;
     await this.ready();
     const { stateOfLease } = this.#hot;
@@ -381,7 +367,8 @@ export class PgStore extends SqlStore<ClientBase> implements PostgresStore {
   }
 }
 
-function knownAnswer({ event }: Addition, known: readonly SqlRow[]): "duplicate" | "conflict" {
-  const row = known.find(({ id }) => fromId(id) === event.eventId);
-  return row === undefined || toRef(row.ref) === event.ref ? "duplicate" : "conflict";
+/** @param known - the rows of the ids that the store had already. An event that was deleted since has no row */
+function answerOf(addition: Addition, known: readonly SqlRow[]): "added" | "duplicate" | "conflict" {
+  const row = known.find(({ id }) => fromId(id) === addition.event.eventId);
+  return row === undefined ? "duplicate" : knownAnswer(addition, row);
 }

@@ -40,7 +40,7 @@ export class Connection implements NamedServer {
   #client: RedisClient | undefined;
   /** How many times the client has connected. If the number rises, Redis may have restarted. */
   connections = 0;
-  /** When the store's own client began to connect, by `performance.now()`. */
+  /** No connection of the client is older than this, by `performance.now()`. */
   #connectedAt = 0;
   #lastError: unknown;
   /** The first error that Redis sent before the connection was ready. Later errors say less about the reason. */
@@ -147,6 +147,8 @@ export class Connection implements NamedServer {
           this.connections += 1;
           this.#refusal = this.#lastError = undefined;
         }
+        // A client of the user connects again by itself.
+        if (signal === "close") this.#connectedAt = performance.now();
         for (const listener of [...this.#listeners]) listener(signal);
       };
       client.on(signal, tell);
@@ -218,9 +220,15 @@ export class Connection implements NamedServer {
     });
   }
 
-  /** Ends a connection that is as old as a call that got no answer. A younger connection may still answer. */
+  /**
+   * Ends a connection that is as old as a call that got no answer. A younger connection may still answer. A client of the
+   * user decides about its connections itself, except with Sentinel: while the old primary hangs, only a broken
+   * connection makes ioredis ask the sentinels again.
+   */
   #gaveUp(client: RedisClient, start: number): void {
-    if (this.#url !== undefined && this.#connectedAt <= start) end(client);
+    if (this.#connectedAt > start) return;
+    if (this.#url !== undefined) end(client);
+    else if (hasSentinels(client)) streamOf(client)?.destroy?.();
   }
 
   /** Ends all connections after a failover, because new connections resolve the name of the server again. */
@@ -230,6 +238,10 @@ export class Connection implements NamedServer {
     end(this.#client!);
     if (this.#other !== undefined) end(this.#other);
   }
+}
+
+function hasSentinels(client: RedisClient): boolean {
+  return !isCluster(client) && Boolean(client.options.sentinels?.length);
 }
 
 export function isCluster(client: RedisClient): client is Cluster {

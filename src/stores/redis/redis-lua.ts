@@ -10,7 +10,7 @@
  * | `:meta` | hash: `schema`, `seq` (the last arrival number), `received` (when the newest webhook event was added) |
  * | `:values` | hash: for each key of `setMeta`, `<set at>:<value>` |
  * | `:due` | sorted set: records by the time when they can next be claimed. During a lease: the end of the lease |
- * | `:record:<record>` | hash: `lease`, `event` and `duration` of the last lease. `lease_end` exists only until the attempt ends |
+ * | `:record:<record>` | hash: `lease`, `lease_end`, `event` and `duration` of the lease. It exists until the attempt ends |
  * | `:open:<record>` | sorted set: arrival number and id of each event that is not done, by due time. Parked: `inf` |
  * | `:of:<record>` | sorted set: ids of a ref's events by arrival number |
  * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>`. `h` is the length of its history, `h0`, `h1` and so on are the entries, and `w0`, `w1` and so on the workers. A field of more than 64 bytes would quadruple the memory |
@@ -18,6 +18,7 @@
  * | `:state:<state>` | sorted set: ids by arrival number |
  * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
+ * | `:lost:<token>` | string: the claim with this token got no answer, and was given back. It must not lease anything |
  * | `:snapshots` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
  * | `:refs` | sorted set: the refs of `:snapshots` in lexicographic order |
  * | `:seen` | sorted set: the refs of `:snapshots` by `seenAt` |
@@ -88,6 +89,7 @@ local function move(event, state, due, reason, ...)
 end
 
 local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end
+local function end_lease(record) call('DEL', key('record', record)) end
 
 -- Sets when the lease of a record ends.
 local function hold(record, event, lease_end, duration)
@@ -122,17 +124,12 @@ local function insert(new, state, due, reason, received)
   event.member, event.received, event.ended = string.format('%014d', event.seq) .. new.id, received, new.ended
   if new.notification then call('SET', key('notification', new.id), new.notification) end
   if string.sub(new.record, 1, 1) == 'r' then call('ZADD', key('of', new.record), event.seq, new.id) end
-  move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received, unpack(new.fields))
+  move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received,
+    'lease', new.token or '', unpack(new.fields))
   if due then become_due(new.record, due) end
 end
 
--- Deletes the lease token of a record that has no event and no snapshot.
-local function tidy(record)
-  if call('EXISTS', key('of', record), key('open', record)) > 0 then return end
-  if call('HEXISTS', SNAPSHOTS, string.sub(record, 2)) == 0 then call('DEL', key('record', record)) end
-end
-
--- Deletes an event. Call refresh and tidy for its record afterwards.
+-- Deletes an event. Call refresh for its record afterwards.
 local function drop(event)
   local id, record = event.id, event.record
   if event.state == 'done' or event.state == 'parked' then leave_ended(event) end
@@ -188,7 +185,7 @@ local function expire(record)
   if not ended then return end
   local entry = string.format('[%d,%d,"lost"]', event.claimed, max(0, ended - event.claimed))
   move(event, 'retrying', ended, nil, 'lease', '', 'h' .. event.entries, entry, 'h', event.entries + 1)
-  call('HDEL', key('record', record), 'lease_end')
+  end_lease(record)
 end
 `;
 
@@ -210,42 +207,44 @@ local function keep(event, addition)
   if not moved and not ended then return 'duplicate' end
 end
 
-local function replace(event, addition, state, due)
+local function replace(event, addition, due)
   if event.state == 'processing' then
     expire(event.record)
     event = load(event.id)
   end
   event.received = now
   set_notification(event.id, addition.notification)
-  move(event, state, due, '', 'received', now, 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', '',
+  -- The history of a timer shows the attempts of one firing.
+  if addition.source == 'timer' then call('HSET', key('event', event.id), 'h', 0) end
+  move(event, addition.state, due, '', 'received', now, 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', '',
     unpack(addition.fields))
   refresh(event.record, 0)
 end
 
 local function add(addition)
   local event, due = load(addition.id), now + addition.wait
-  local state = addition.wait > 0 and 'scheduled' or 'pending'
+  -- An earlier call of this addition got no answer.
+  if event and addition.token and event.lease == addition.token and event.record == addition.record then return 'added' end
   local kept = event and keep(event, addition)
   if kept then return kept end
-  if event then replace(event, addition, state, due) else insert(addition, state, due, nil, now) end
+  if event then replace(event, addition, due) else insert(addition, addition.state, due, nil, now) end
   note_received(addition.source, now)
   return 'added'
 end
 `;
 
 export const removing = `
--- Deletes events of a record, but no done event, no event in work, and not the event own. Returns their number.
+-- Deletes events of a record, but of the done ones only timers, no event in work, and not the event own. Returns their number.
 local function remove(record, what, own)
   local removed, ids = 0, what
   if what == 'timers' then
-    ids = {}
-    for index, member in ipairs(call('ZRANGE', key('open', record), 0, -1)) do ids[index] = id_of(member) end
+    ids = call('ZRANGE', key('of', record), 0, -1)
   end
   for _, id in ipairs(ids) do
     local event = id ~= own and load(id)
     local is_asked = event and event.record == record and (what ~= 'timers' or event.source == 'timer')
-    if is_asked and event.state ~= 'done' and not (event.state == 'processing' and due_of(event) > now) then
-      if event.state == 'processing' then call('HDEL', key('record', record), 'lease_end') end
+    if is_asked and (event.state ~= 'done' or event.source == 'timer') and not (event.state == 'processing' and due_of(event) > now) then
+      if event.state == 'processing' then end_lease(record) end
       drop(event)
       removed = removed + 1
     end

@@ -1,7 +1,7 @@
 import type { Claimed } from "../base-store.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
-import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement } from "../outcomes.ts";
+import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 
 /**
@@ -20,13 +20,14 @@ type PackedEntry = readonly [
 ];
 
 /** Returns the name of a record in the keys. An event without a ref has a record of its own. */
-export function recordOf({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">): string {
+export function recordName({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId">): string {
   return ref === null ? `e${toText(eventId)}` : `r${toText(ref)}`;
 }
 
 /** An addition, as the Lua function `add` takes it. */
-export function toAdd({ event, dueIn, replace }: Addition) {
-  return { ...toNew(event), wait: dueIn, replace };
+export function toAdd(addition: Addition) {
+  const { event, dueIn, replace, token } = addition;
+  return { ...toNew(event), state: stateOfNew(addition), wait: dueIn, replace, token };
 }
 
 /** A settlement, as the Lua function `settle` takes it. */
@@ -47,6 +48,7 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
       ...(own?.fields ?? []),
     ],
     own,
+    drops: change.dropsText,
     delay,
     snapshot: record && packSnapshot(record.snapshot),
     changed: record?.changed,
@@ -57,7 +59,7 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
 
 /** A claim whose lease may be held, as the scripts take it. */
 export function toHeld(claim: ClaimedEvent) {
-  return { record: recordOf(claim), id: toText(claim.eventId), lease: claim.lease };
+  return { record: recordName(claim), id: toText(claim.eventId), lease: claim.lease };
 }
 
 /** The events that the Lua function `remove` deletes. */
@@ -84,7 +86,7 @@ function toNew(event: Addition["event"]) {
   const { eventId, source, topic, timestamp, traceparent, notification } = event;
   const trace = packText(traceparent);
   return {
-    record: recordOf(event),
+    record: recordName(event),
     id: toText(eventId),
     source,
     time: timestamp,
@@ -146,9 +148,9 @@ export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
 }
 
 /** Returns JSON with sorted fields, so that equal snapshots have equal texts. JSON escapes lone surrogates. */
-export function packSnapshot({ status, fields }: Snapshot): string {
+export function packSnapshot({ status, fields, known }: Snapshot): string {
   const sorted = Object.entries(fields).sort(([a], [b]) => (a < b ? -1 : 1));
-  return JSON.stringify({ status, fields: Object.fromEntries(sorted) });
+  return JSON.stringify({ status, known, fields: Object.fromEntries(sorted) });
 }
 
 function toNewEvent([id, , notification]: RowReply, fields: ReadonlyMap<string, string>) {

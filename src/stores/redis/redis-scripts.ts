@@ -21,6 +21,8 @@ return answer(answers)
 /** The leases are `<name>:0`, `<name>:1` and so on. */
 const claim = `${evenIfFull}${expiring}
 local claims = {}
+-- A claim that arrives after it was given back leases nothing.
+if call('EXISTS', key('lost', input.name)) == 1 then return { now, claims } end
 
 local function lease(record, id)
   expire(record)
@@ -52,11 +54,11 @@ end
 return answer({ now, claims })
 `;
 
-/** Lua function that returns whether a claim's lease is held. Otherwise also returns the token of the record's last lease. */
+/** Lua function that returns whether a claim's lease is held. */
 const holding = `
 local function is_held(claim)
   local v = call('HMGET', key('record', claim.record), 'lease', 'lease_end', 'event')
-  return v[1] == claim.lease and v[2] and v[3] == claim.id, v[1]
+  return v[1] == claim.lease and v[2] and v[3] == claim.id
 end
 `;
 
@@ -88,31 +90,31 @@ local function remember(ref, snapshot, changed)
   write_snapshot(ref, sequence, now, snapshot)
 end
 
-local function settle(claim)
-  local event, record, held, last = load(claim.id), claim.record, is_held(claim)
-  if not held then
-    -- If this lease ended the attempt, and no other lease followed, the answer of an earlier call was lost.
-    local is_settled = event and event.lease == claim.lease and event.state ~= 'processing'
-    return { is_settled and (not last or last == claim.lease) and 1 or 0, 0 }
+local function settle(settlement)
+  local event, record = load(settlement.id), settlement.record
+  if not is_held(settlement) then
+    -- If this lease ended the attempt, the answer of an earlier call was lost.
+    return { event and event.lease == settlement.lease and event.state ~= 'processing' and 1 or 0, 0 }
   end
-  call('HDEL', key('record', record), 'lease_end')
-  if claim.own then
+  end_lease(record)
+  if settlement.own then
     -- Another event takes the place of this event.
     event.received = now
     call('HSET', key('event', event.id), 'received', now)
-    set_notification(event.id, claim.own.notification)
-    note_received(claim.own.source, now)
+    set_notification(event.id, settlement.own.notification)
+    note_received(settlement.own.source, now)
   end
-  move(event, claim.state, claim.wait and now + claim.wait, claim.reason, unpack(claim.fields))
-  if claim.delay then delay(record, now + claim.delay) end
-  if claim.snapshot then remember(string.sub(record, 2), claim.snapshot, claim.changed) end
-  if claim.remove then remove(record, claim.remove, event.id) end
-  for _, addition in ipairs(claim.additions) do add(addition) end
+  move(event, settlement.state, settlement.wait and now + settlement.wait, settlement.reason, unpack(settlement.fields))
+  if settlement.drops then set_notification(event.id) end
+  if settlement.delay then delay(record, now + settlement.delay) end
+  if settlement.snapshot then remember(string.sub(record, 2), settlement.snapshot, settlement.changed) end
+  if settlement.remove then remove(record, settlement.remove, event.id) end
+  for _, addition in ipairs(settlement.additions) do add(addition) end
   return { 1, refresh(record, now) and 1 or 0 }
 end
 
 local results = {}
-for index, claim in ipairs(input) do results[index] = settle(claim) end
+for index, settlement in ipairs(input) do results[index] = settle(settlement) end
 return answer(results)
 `;
 

@@ -3,24 +3,24 @@ import { StayhookError } from "../../errors.ts";
 import {
   type AddAnswer,
   BaseStore,
+  type ClaimCall,
   type Claimed,
   type Settled,
   type Slice,
   type Sliced,
   type Timed,
 } from "../base-store.ts";
+import type { RowFilter } from "../checked-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type {
   ClaimedEvent,
-  ClaimOptions,
-  EventFilter,
   PruneOptions,
   PruneSnapshotsOptions,
   RecordSnapshot,
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { type Addition, type Settlement, settlementOf } from "../outcomes.ts";
+import type { Addition, Settlement } from "../outcomes.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
@@ -28,7 +28,7 @@ import { Notifier } from "./redis-notifier.ts";
 import {
   packSnapshot,
   type RowReply,
-  recordOf,
+  recordName,
   toAdd,
   toClaimed,
   toHeld,
@@ -47,6 +47,9 @@ const SCHEMA = 2;
 
 /** Stands for `Infinity`, which JSON cannot hold. */
 const MOST = 1e12;
+
+/** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
+const LATEST = 60 * 60_000;
 
 /** Redis may answer a number as text, because of an option of a user's client. */
 type Num = number | string;
@@ -67,8 +70,6 @@ export class RedisStore extends BaseStore {
   /** The value of `connections` when the script `start` last succeeded. */
   #life = 0;
   readonly #running = new Set<Promise<unknown>>();
-  /** Names of claims whose answer was lost. Redis may run such a claim until its time by `performance.now()`. */
-  readonly #lostClaims = new Map<string, number>();
 
   constructor(connection: Connection, onFirstUse: () => void = () => {}, now?: () => number) {
     super();
@@ -93,35 +94,21 @@ export class RedisStore extends BaseStore {
     return (await this.#run("add", additions.map(toAdd))) as AddAnswer[];
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
-    await this.#releaseLostClaims();
-    const { leaseDuration, worker = "", eventId, newestFirst } = options;
-    const name = newName();
+  protected async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
+    const { token, leaseDuration, worker = "", eventId, newestFirst } = call;
     const input = {
-      ...{ name, duration: leaseDuration, worker: toText(worker), newestFirst },
-      limit: Math.min(options.limit, MOST),
+      ...{ name: token, duration: leaseDuration, worker: toText(worker), newestFirst },
+      limit: Math.min(call.limit, MOST),
       only: eventId === undefined ? undefined : toText(eventId),
     };
-    try {
-      const [now, rows] = (await this.#run("claim", input)) as [Num, RowReply[]];
-      return { now: Number(now), result: rows.map(toClaimed) };
-    } catch (error) {
-      if (!(error instanceof NotSentError)) this.#lostClaims.set(name, performance.now() + leaseDuration);
-      throw error;
-    }
+    const [now, rows] = (await this.#run("claim", input)) as [Num, RowReply[]];
+    return { now: Number(now), result: rows.map(toClaimed) };
   }
 
-  /** Gives back the leases of claims whose answer was lost, because no process works on their events. */
-  async #releaseLostClaims(): Promise<void> {
-    if (this.#lostClaims.size === 0) return;
-    const rows = (await this.#run("leasedBy", { names: [...this.#lostClaims.keys()] })) as RowReply[];
-    const released = rows
-      .map(toClaimed)
-      .map(({ claim, row }) => settlementOf<never>(claim, row, { state: "released" }));
-    if (released.length > 0) await this.doSettle(released);
-    // Redis may run a lost claim later than this call. Its leases end by themselves after their duration.
-    for (const [name, until] of this.#lostClaims)
-      if (until < performance.now()) this.#lostClaims.delete(name);
+  /** A script's answer is the first to know its claims, so Redis is asked. */
+  protected override async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
+    const input = { names: calls.map(({ token }) => token), keep: LATEST };
+    return ((await this.#run("findLost", input)) as RowReply[]).map(toClaimed);
   }
 
   protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
@@ -143,7 +130,7 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    const record = recordOf({ ref, eventId: "" });
+    const record = recordName({ ref, eventId: "" });
     return Number(await this.#run("remove", { record, what: toRemove(what) }));
   }
 
@@ -152,7 +139,7 @@ export class RedisStore extends BaseStore {
     return row === null ? undefined : toStoredEvent(row);
   }
 
-  protected async doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
+  protected async doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
     const [rows, next] = (await this.#run("list", toLook(filter, slice))) as [RowReply[], Num | null];
     return { found: rows.map(toStoredEvent), next: toNumber(next) };
   }
@@ -163,7 +150,7 @@ export class RedisStore extends BaseStore {
 
   protected async doChange(
     change: Change,
-    filter: EventFilter,
+    filter: RowFilter,
     states: readonly EventState[],
     slice: Slice,
   ): Promise<Sliced<number>> {
@@ -308,7 +295,7 @@ export class RedisStore extends BaseStore {
 }
 
 /** The input of the Lua function `look`. */
-function toLook(filter: EventFilter, { before, limit }: Slice) {
+function toLook(filter: RowFilter, { before, limit }: Slice) {
   const { eventId, ref, state, type, receivedAfter, receivedBefore, ...rest } = filter;
   const texts = Object.entries({ eventId, ref, type }).map(([name, text]) => [name, text && toText(text)]);
   const packed = {

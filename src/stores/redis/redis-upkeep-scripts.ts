@@ -21,13 +21,14 @@ local function look(filter, before, size, limit)
     for _, state in ipairs(filter.state and { filter.state } or STATES) do gather(key('state', state)) end
   end
   table.sort(found, function(a, b) return a[2] > b[2] end)
-  local ids, after, until_ = {}, filter.receivedAfter, filter.receivedBefore
+  local ids, after, until_, times = {}, filter.receivedAfter, filter.receivedBefore, filter.timestamps
   for index = 1, min(size, #found) do
-    local v = call('HMGET', key('event', found[index][1]), 'state', 'record', 'type', 'reason', 'source', 'received')
+    local v = call('HMGET', key('event', found[index][1]), 'state', 'record', 'type', 'reason', 'source', 'received',
+      'time')
     local received = tonumber(v[6])
     if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == 'r' .. filter.ref)
       and (not filter.type or v[3] == '=' .. filter.type) and (not filter.reason or v[4] == filter.reason)
-      and (not filter.source or v[5] == filter.source)
+      and (not filter.source or v[5] == filter.source) and (not times or v[7] == times[1] or v[7] == times[2])
       and (not after or received >= after) and (not until_ or received < until_) then
       ids[#ids + 1] = found[index][1]
       if #ids == limit then return ids, found[index][2] end
@@ -54,10 +55,16 @@ for index, id in ipairs(ids) do rows[index] = stored(id) end
 return { rows, next }
 `;
 
-/** Returns the events that the claims with these names have leased. */
-export const leasedBy = `
+/**
+ * Returns the events that lost claims have leased. Redis may run such a claim later, after a connection or the server
+ * stood still. It then leases nothing.
+ */
+export const findLost = `${evenIfFull}
 local names, rows = {}, {}
-for _, name in ipairs(input.names) do names[name] = true end
+for _, name in ipairs(input.names) do
+  names[name] = true
+  call('SET', key('lost', name), 1, 'PX', input.keep)
+end
 for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
   local name = string.match(call('HGET', key('event', id), 'lease'), '^[^:]*')
   if names[name] then rows[#rows + 1] = row(id, false) end
@@ -135,6 +142,8 @@ end
 
 local function discard(event)
   move(event, 'done', nil, 'discarded')
+  -- A record that begins with "e" is that of an event without a ref.
+  if string.sub(event.record, 1, 1) == 'e' then call('DEL', key('notification', event.id)) end
   refresh(event.record, 0)
   changed = changed + 1
 end
@@ -152,7 +161,6 @@ return answer({ changed, next })
 export const remove = `${evenIfFull}${removing}
 local removed = remove(input.record, input.what)
 refresh(input.record, 0)
-tidy(input.record)
 return answer(removed)
 `;
 
@@ -198,7 +206,6 @@ repeat
     if is_timer and call('HEXISTS', SNAPSHOTS, string.sub(event.record, 2)) == 1 then call('ZREM', ended, id)
     else
       drop(event)
-      tidy(event.record)
       pruned = pruned + 1
     end
   end
@@ -215,7 +222,6 @@ repeat
     if call('ZSCORE', DUE, record) then skipped = skipped + 1
     else
       forget_snapshot(ref)
-      tidy(record)
       -- From now on, the record's timers that have fired are pruned.
       for _, id in ipairs(call('ZRANGE', key('of', record), 0, -1)) do
         local v = call('HMGET', key('event', id), 'source', 'state', 'ended')

@@ -92,7 +92,7 @@ export interface SqlDialect {
   placeholder?(number: number): string;
   /** A query for the database's time, epoch ms. Its column is `now`. Default: the clock of this process. */
   readonly clock?: string | undefined;
-  /** A query for the `seq` of each event of a record. The parameter is the `ref`. Default: a plain `SELECT`. */
+  /** A query for the `seq` of each event of a record. The parameter is the `ref`. Default: the condition `ref = ?`. */
   readonly ofRecord?: string | undefined;
   /** A query for the number of events in each state. Its columns are `state` and `events`. Default: `count(*)`. */
   readonly counts?: string | undefined;

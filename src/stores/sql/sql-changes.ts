@@ -1,7 +1,7 @@
 import { isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
+import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
-  EventFilter,
   PruneOptions,
   PruneSnapshotsOptions,
   RecordSnapshot,
@@ -10,7 +10,7 @@ import type {
 } from "../event-store.ts";
 import { endedAtOf } from "../outcomes.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { lists, lock, lockAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
+import { lists, lock, lockOrInsertAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
 import {
   contentOf,
   number,
@@ -31,7 +31,7 @@ const SCAN = 2000;
 
 export function* list(
   operation: Operation,
-  filter: EventFilter,
+  filter: RowFilter,
   slice: Slice,
 ): SqlSteps<Sliced<StoredEvent[]>> {
   const { found, next } = yield* matching(operation, filter, slice);
@@ -41,7 +41,7 @@ export function* list(
 /** Selects the rows of the events that match `filter`, the newest first. */
 function* matching(
   { sql, dialect }: Operation,
-  filter: EventFilter,
+  filter: RowFilter,
   { before = Number.MAX_SAFE_INTEGER, limit: asked }: Slice,
   states?: readonly EventState[],
 ): SqlSteps<Sliced<SqlRow[]>> {
@@ -64,7 +64,7 @@ function* matching(
 }
 
 function conditionsOf(
-  { eventId, ref, state, type, reason, source, receivedAfter, receivedBefore }: EventFilter,
+  { eventId, timestamps, ref, state, type, reason, source, receivedAfter, receivedBefore }: RowFilter,
   states: readonly EventState[] | undefined,
   dialect: SqlDialect,
 ): [conditions: string[], params: SqlValue[]] {
@@ -75,7 +75,8 @@ function conditionsOf(
     params.push(...values);
   };
   if (eventId !== undefined) add("id = ?", toId(eventId));
-  if (ref !== undefined) add(`seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine)`, toText(ref));
+  if (timestamps !== undefined) add("timestamp IN (?, ?)", ...timestamps.map(toText));
+  if (ref !== undefined) add(ofRecord(dialect), toText(ref));
   // `state <> 'done'` lets a database use a partial index.
   if (state !== undefined) add(state === "done" ? "state = ?" : "state = ? AND state <> 'done'", state);
   if (states !== undefined) add(`state IN (${states.map(() => "?").join(", ")})`, ...states);
@@ -90,7 +91,7 @@ function conditionsOf(
 export function* changeAll(
   operation: Operation,
   what: Change,
-  filter: EventFilter,
+  filter: RowFilter,
   states: readonly EventState[],
   slice: Slice,
 ): SqlSteps<Sliced<number>> {
@@ -100,7 +101,7 @@ export function* changeAll(
   const refs = [...new Set(found.map(({ ref }) => text(ref)))];
   // A record whose events have all ended has no row, and needs one for the replayed event. The rows also are the locks.
   for (const list of seqs) yield* change(sql.insertRecords, ...list);
-  yield* lockAll(operation, refs);
+  yield* lockOrInsertAll(operation, refs);
   const scheduled = states.includes("scheduled") ? "scheduled" : "retrying";
   let changed = 0;
   for (const list of seqs) {
@@ -126,7 +127,7 @@ export function* remove(
   const removed = yield* removeEvents(operation, key, what);
   if (removed === 0) return 0;
   // The removed event may be that of a lease that has ended.
-  if ((yield* select(sql.processingOf, key)).length === 0) yield* change(sql.dropLease, key);
+  if ((yield* select(sql.processingOf, key)).length === 0) yield* change(sql.dropLease, key, operation.now);
   yield* refreshAll(operation, [key]);
   return removed;
 }
@@ -250,7 +251,7 @@ export function* restore(
     ...events.map(({ ref, eventId }) => toRecord(ref, eventId)),
     ...snapshots.map(({ ref }) => toText(ref)),
   ];
-  for (const key of [...new Set(refs)].sort()) yield* lock(operation, key);
+  yield* lockOrInsertAll(operation, [...new Set(refs)]);
   for (const event of events) {
     const { eventId, ref, state, dueAt, receivedAt, attempts, type, reason, history } = event;
     const doneAt = dueAt === null ? endedAtOf(event).getTime() : null;

@@ -1,5 +1,5 @@
-import type { AddAnswer, Claimed, Settled, Timed } from "../base-store.ts";
-import type { ClaimedEvent, ClaimOptions, Write } from "../event-store.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
+import type { ClaimedEvent, Write } from "../event-store.ts";
 import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
 import { expire, lock, lockAll, type Operation, removeEvents } from "./sql-records.ts";
@@ -42,7 +42,15 @@ export function* addOne(operation: Operation, addition: Addition): SqlSteps<AddA
   const { event, dueIn } = addition;
   const id = toId(event.eventId);
   const key = keyOf(event);
-  const values = [id, key, stateOfNew(addition), now + dueIn, now, ...contentOf(event)];
+  const values = [
+    id,
+    key,
+    stateOfNew(addition),
+    now + dueIn,
+    now,
+    ...contentOf(event),
+    addition.token ?? null,
+  ];
   if ((yield* change(sql.insertEvent, ...values)) > 0) {
     yield* becomeDue(operation, key, now + dueIn);
     return "added";
@@ -50,8 +58,17 @@ export function* addOne(operation: Operation, addition: Addition): SqlSteps<AddA
   const [known] = yield* select(sql.eventById, id);
   // Another transaction may have deleted the event meanwhile.
   if (known === undefined) return yield* addOne(operation, addition);
+  const answer = knownAnswer(addition, known);
+  return answer === "duplicate" && addition.replace !== undefined
+    ? yield* replace(operation, addition)
+    : answer;
+}
+
+/** Returns the answer of an addition without `replace`, whose id the store has already. */
+export function knownAnswer({ event, token }: Addition, known: SqlRow): "added" | "duplicate" | "conflict" {
   if (toRef(known.ref) !== event.ref) return "conflict";
-  return addition.replace === undefined ? "duplicate" : yield* replace(operation, addition);
+  // The first call of this addition got no answer, but the store recorded the event.
+  return token !== undefined && known.lease !== null && text(known.lease) === token ? "added" : "duplicate";
 }
 
 /** Lets an event take the place of the event with its id, if the rules of `replace` allow it. */
@@ -95,15 +112,15 @@ export function* hasDue({ sql, now }: Operation): SqlSteps<Timed<boolean>> {
   return { now, result: (yield* select(sql.due, now, now)).length > 0 };
 }
 
-export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<Timed<Claimed[]>> {
+export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Timed<Claimed[]>> {
   const { sql, now } = operation;
   const result: Claimed[] = [];
-  if (options.eventId !== undefined) {
-    const claimed = yield* claimById(operation, options, options.eventId);
+  if (call.eventId !== undefined) {
+    const claimed = yield* claimById(operation, call, call.eventId);
     return { now, result: claimed === undefined ? [] : [claimed] };
   }
-  const limit = limitOf(options.limit);
-  const statement = options.newestFirst ? sql.claimableNewest : sql.claimable;
+  const limit = limitOf(call.limit);
+  const statement = call.newestFirst ? sql.claimableNewest : sql.claimable;
   for (let isLast = false; !isLast && result.length < limit; ) {
     const room = limit - result.length;
     const records = yield* select(statement, now, now, room);
@@ -111,7 +128,7 @@ export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<Ti
       yield* expire(operation, record);
       const key = text(record.ref);
       const [event] = yield* select(sql.firstDue, key, now);
-      if (event !== undefined) result.push(yield* leaseOf(operation, record, event, options));
+      if (event !== undefined) result.push(yield* leaseOf(operation, record, event, call, result.length));
       else yield* endLease(operation, key, 0);
     }
     isLast = records.length < room;
@@ -119,11 +136,7 @@ export function* claim(operation: Operation, options: ClaimOptions): SqlSteps<Ti
   return { now, result };
 }
 
-function* claimById(
-  operation: Operation,
-  options: ClaimOptions,
-  eventId: string,
-): SqlSteps<Claimed | undefined> {
+function* claimById(operation: Operation, call: ClaimCall, eventId: string): SqlSteps<Claimed | undefined> {
   const { sql, now } = operation;
   const id = toId(eventId);
   const [known] = yield* select(sql.eventById, id);
@@ -135,16 +148,17 @@ function* claimById(
   if (dueAt === null || dueAt > now) return undefined;
   yield* expire(operation, record);
   // Read the event again, because it may have a `lost` entry now.
-  return yield* leaseOf(operation, record, (yield* select(sql.eventById, id))[0]!, options);
+  return yield* leaseOf(operation, record, (yield* select(sql.eventById, id))[0]!, call, 0);
 }
 
 function* leaseOf(
   { sql, now }: Operation,
   record: SqlRow,
   event: SqlRow,
-  { leaseDuration, worker }: ClaimOptions,
+  { token, leaseDuration, worker }: ClaimCall,
+  n: number,
 ): SqlSteps<Claimed> {
-  const lease = crypto.randomUUID();
+  const lease = `${token}:${n}`;
   const end = now + leaseDuration;
   yield* change(sql.claimEvent, end, now, toTextOrNull(worker), lease, number(event.seq));
   yield* change(sql.leaseRecord, lease, end, leaseDuration, end, text(record.ref));
@@ -216,7 +230,8 @@ function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSte
 
 /** Returns the values of `endEvent`. */
 export function endValues(change: EventChange, now: number) {
-  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, reason, history } = change;
+  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, reason, history, dropsText } =
+    change;
   return [
     state,
     dueIn === null ? null : now + dueIn,
@@ -228,6 +243,7 @@ export function endValues(change: EventChange, now: number) {
     toTextOrNull(type),
     reason,
     toHistory(history),
+    dropsText ? 1 : 0,
   ] as const;
 }
 
@@ -250,14 +266,9 @@ export function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRo
   return held;
 }
 
-/** Whether a lease that is not held has ended the attempt, and nobody has claimed the record since. */
+/** Whether a lease that is not held has ended the attempt. The event keeps its token until the event's next claim. */
 export function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
-  const [ended] = yield* select(sql.endedBy, toId(eventId), lease);
-  if (ended === undefined) return { held: false, more: false };
-  if (ended.token !== null) return { held: text(ended.token) === lease, more: false };
-  // The record's row was deleted, and with it the token of the last lease.
-  const since = yield* select(sql.claimedSince, text(ended.ref), number(ended.seq), number(ended.claimed_at));
-  return { held: since.length === 0, more: false };
+  return { held: (yield* select(sql.endedBy, toId(eventId), lease)).length > 0, more: false };
 }
 
 export function* setBack({ sql, now }: Operation): SqlSteps<void> {

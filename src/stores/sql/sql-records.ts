@@ -25,6 +25,19 @@ export function* lockAll({ sql, dialect }: Operation, refs: readonly string[]): 
   for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
 }
 
+/** Locks the rows of records in one order. Makes the rows that are not there. */
+export function* lockOrInsertAll({ sql }: Operation, refs: readonly string[]): SqlSteps<void> {
+  for (const list of lists(refs.toSorted())) {
+    for (;;) {
+      const locked = new Set((yield* select(sql.lockRecords, ...list)).map(({ ref }) => text(ref)));
+      const missing = list.filter((ref) => !locked.has(ref));
+      if (missing.length === 0) break;
+      // Another transaction may delete a row between these statements, so look again.
+      for (const ref of new Set(missing)) yield* change(sql.insertRecord, ref);
+    }
+  }
+}
+
 /** Computes the due times of locked records from their events, and deletes rows that are not needed. */
 export function* refreshAll({ sql, now }: Operation, refs: readonly string[]): SqlSteps<void> {
   for (const list of lists(refs)) {
@@ -57,7 +70,7 @@ export function* expire({ sql, now }: Operation, record: SqlRow): SqlSteps<void>
   yield* change(sql.endLease, number(record.due_at), key);
 }
 
-/** Deletes events of a record. Skips done events, an event that is being processed, and the event `kept`. */
+/** Deletes events of a record. Skips done events but timers, an event that is being processed, and the event `kept`. */
 export function* removeEvents(
   { sql, now }: Operation,
   ref: string,
@@ -67,7 +80,7 @@ export function* removeEvents(
   let removed = 0;
   if (what === "timers") {
     removed += yield* change(sql.removeOpenTimers, ref, now, kept);
-    removed += yield* change(sql.removeParkedTimers, ref);
+    removed += yield* change(sql.removeEndedTimers, ref, kept);
   } else {
     for (const eventId of new Set(what))
       removed += yield* change(sql.removeById, toId(eventId), ref, now, kept);

@@ -6,7 +6,7 @@ import type { SqlRow, SqlValue } from "./driver.ts";
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 /** Only escaped texts and the keys of events without a record begin with this character. */
 const ESCAPE = "\u001b";
-const NO_REF = `${ESCAPE}event:`;
+export const NO_REF = `${ESCAPE}event:`;
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
@@ -106,8 +106,8 @@ export function workerOf({ worker }: SqlRow): string | undefined {
   return escaped(worker) ?? undefined;
 }
 
-export function toSnapshot({ status, fields }: Snapshot): string {
-  return JSON.stringify({ status, fields });
+export function toSnapshot({ status, fields, known }: Snapshot): string {
+  return JSON.stringify({ status, fields, known });
 }
 
 /** The columns of an event's row that hold the event itself, but not its id and its record. */

@@ -1,5 +1,5 @@
 import type { SqlDialect } from "./driver.ts";
-import { CONTENT } from "./sql-rows.ts";
+import { CONTENT, NO_REF } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
 export const LIST = 50;
@@ -12,7 +12,8 @@ const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
 const FIRST_DUE =
   "SELECT min(due_at) FROM stayhook_events AS e WHERE e.ref = stayhook_records.ref AND e.due_at IS NOT NULL";
 /** An event that `remove` deletes. A processing event is one whose lease has ended. */
-const REMOVABLE = "state <> 'done' AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
+const REMOVABLE =
+  "(state <> 'done' OR source = 'timer') AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
 const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
 
 const SET_CONTENT = CONTENT.replaceAll(/\w+/g, "$& = ?");
@@ -54,10 +55,10 @@ export function statementsOf(dialect: SqlDialect) {
     record: "SELECT * FROM stayhook_records WHERE ref = ?",
     lockRecord: `SELECT * FROM stayhook_records WHERE ref = ? ${forUpdate}`,
     insertRecord: insertIgnore("INSERT INTO stayhook_records (ref) VALUES (?)"),
-    deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
     insertRecords: insertIgnore(
       `INSERT INTO stayhook_records (ref) SELECT DISTINCT ref FROM stayhook_events WHERE seq ${IN_LIST} ORDER BY ref`,
     ),
+    deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
     lockRecords: `SELECT ref FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
     // During a lease, a lower due time tells `settle` that an event may have become due. A due time that is too early is
     // harmless: the claim finds no event and computes the due time again.
@@ -78,14 +79,17 @@ export function statementsOf(dialect: SqlDialect) {
       UPDATE stayhook_events SET due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END
       WHERE seq ${IN_LIST} AND due_at > ? AND state IN ('pending', 'retrying', ?)`,
     discard: `
-      UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded'
+      UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded',
+        notification = CASE WHEN ref LIKE '${NO_REF}%' THEN NULL ELSE notification END
       WHERE seq ${IN_LIST} AND state IN ('pending', 'retrying', 'parked', ?)`,
 
     removeById: `DELETE FROM stayhook_events WHERE id = ? AND ref = ? AND ${REMOVABLE}`,
     removeOpenTimers: `
       DELETE FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND source = 'timer' AND ${REMOVABLE}`,
-    removeParkedTimers: "DELETE FROM stayhook_events WHERE ref = ? AND state = 'parked' AND source = 'timer'",
-    erase: `DELETE FROM stayhook_events WHERE seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine)`,
+    removeEndedTimers: `
+      DELETE FROM stayhook_events WHERE ${ofRecord(dialect)}
+      AND state IN ('done', 'parked') AND source = 'timer' AND seq <> ?`,
+    erase: `DELETE FROM stayhook_events WHERE ${ofRecord(dialect)}`,
     eraseRecord: "DELETE FROM stayhook_records WHERE ref = ?",
 
     snapshotsAfter: `
@@ -138,7 +142,7 @@ export function statementsOf(dialect: SqlDialect) {
       WHERE seq = ?`,
     leaseRecord:
       "UPDATE stayhook_records SET lease = ?, lease_end = ?, lease_duration = ?, due_at = ? WHERE ref = ?",
-    dropLease: "UPDATE stayhook_records SET lease_end = NULL WHERE ref = ?",
+    dropLease: "UPDATE stayhook_records SET lease_end = NULL WHERE ref = ? AND lease_end <= ?",
     endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
     insertDueRecord: insertIgnore("INSERT INTO stayhook_records (ref, due_at) VALUES (?, ?)"),
     setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
@@ -153,20 +157,17 @@ export function statementsOf(dialect: SqlDialect) {
       SELECT e.seq, r.sequence, CASE WHEN r.snapshot IS NULL THEN 0 ELSE 1 END AS has_snapshot
       FROM stayhook_records AS r JOIN stayhook_events AS e ON e.id = ? AND e.lease = r.lease AND e.state = 'processing'
       WHERE r.ref = ? AND r.lease = ? AND r.lease_end IS NOT NULL`,
-    endedBy: `
-      SELECT e.seq, e.ref, e.claimed_at, r.lease AS token FROM stayhook_events AS e
-      LEFT JOIN stayhook_records AS r ON r.ref = e.ref
-      WHERE e.id = ? AND e.lease = ? AND e.state <> 'processing'`,
-    claimedSince: `
-      SELECT 1 AS found FROM stayhook_events
-      WHERE seq IN (SELECT seq FROM (${ofRecord(dialect)}) AS mine) AND seq <> ? AND claimed_at >= ? LIMIT 1`,
+    endedBy: "SELECT 1 AS found FROM stayhook_events WHERE id = ? AND lease = ? AND state <> 'processing'",
     endEvent: `
       UPDATE stayhook_events SET state = ?, due_at = ?, done_at = ?, attempts = ?, outages = ?, first_outage_at = ?,
-        replayed = ?, type = coalesce(?, type), reason = ?, history = ?
+        replayed = ?, type = coalesce(?, type), reason = ?, history = ?,
+        notification = CASE WHEN ? = 1 THEN NULL ELSE notification END
       WHERE seq = ?`,
     replaceContent: `UPDATE stayhook_events SET received_at = ?, ${SET_CONTENT} WHERE seq = ?`,
     replaceEvent: `
-      UPDATE stayhook_events SET state = ?, due_at = ?, received_at = ?, ${SET_CONTENT}, replayed = 0, ${ANEW} WHERE seq = ?`,
+      UPDATE stayhook_events SET state = ?, due_at = ?, received_at = ?, ${SET_CONTENT}, replayed = 0, ${ANEW},
+        history = CASE WHEN source = 'timer' THEN NULL ELSE history END
+      WHERE seq = ?`,
     delayEvents: `
       UPDATE stayhook_events SET due_at = ?
       WHERE ref = ? AND due_at IS NOT NULL AND due_at < ? AND state IN ('pending', 'retrying')`,
@@ -185,7 +186,7 @@ export function statementsOf(dialect: SqlDialect) {
       UPDATE stayhook_records SET due_at = CASE WHEN lease_end IS NULL THEN (${FIRST_DUE}) ELSE lease_end END
       WHERE due_at IS NOT NULL`,
 
-    insertEvent: insertIgnore(`INSERT INTO stayhook_events (${NEW_EVENT}) VALUES (${marks(10)})`),
+    insertEvent: insertIgnore(`INSERT INTO stayhook_events (${NEW_EVENT}, lease) VALUES (${marks(11)})`),
     restoreEvent: insertIgnore(
       `INSERT INTO stayhook_events (${NEW_EVENT}, ${RESTORED}) VALUES (${marks(15)})`,
     ),
@@ -196,9 +197,12 @@ export function statementsOf(dialect: SqlDialect) {
 
 export type Statements = ReturnType<typeof statementsOf>;
 
-/** A query for the `seq` of each event of a record. */
-export function ofRecord(dialect: SqlDialect): string {
-  return dialect.ofRecord ?? "SELECT seq FROM stayhook_events WHERE ref = ?";
+/**
+ * The condition that an event belongs to a record. MariaDB finds the events of a plain condition by their index, but
+ * scans all events for a subquery in a `DELETE`.
+ */
+export function ofRecord({ ofRecord }: SqlDialect): string {
+  return ofRecord === undefined ? "ref = ?" : `seq IN (SELECT seq FROM (${ofRecord}) AS mine)`;
 }
 
 /** Caps a limit at the largest limit that every database accepts. */

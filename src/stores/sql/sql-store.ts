@@ -1,17 +1,17 @@
 import {
   type AddAnswer,
   BaseStore,
+  type ClaimCall,
   type Claimed,
   type Settled,
   type Slice,
   type Sliced,
   type Timed,
 } from "../base-store.ts";
+import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
   ClaimedEvent,
-  ClaimOptions,
-  EventFilter,
   EventStore,
   PruneOptions,
   PruneSnapshotsOptions,
@@ -19,7 +19,7 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { type Addition, type Settlement, settlementOf } from "../outcomes.ts";
+import type { Addition, Settlement } from "../outcomes.ts";
 import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
 import {
   changeAll,
@@ -34,7 +34,7 @@ import {
   setMeta,
   type TimersSeen,
 } from "./sql-changes.ts";
-import { add, claim, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
+import { add, claimEvents, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
 import type { Operation } from "./sql-records.ts";
 import {
   fromText,
@@ -86,8 +86,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   protected readonly dialect: SqlDialect;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
-  /** Claims whose answer may have been lost, and until when their leases last, by `performance.now()`. */
-  #unanswered: { readonly claimed: Claimed; readonly until: number }[] = [];
   #ready: Promise<void> | undefined;
   /** Whether the tables are known to exist. */
   protected isReady: boolean;
@@ -107,43 +105,20 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return this.write(failing.add, (operation) => add(operation, additions));
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
-    await this.#giveBack();
+  protected async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
     const due = await this.read(hasDue);
     if (!due.result) return { now: due.now, result: [] };
-    let claimed: readonly Claimed[] = [];
     const { claiming } = this;
-    try {
-      return await this.write(failing.claim, function* (operation) {
-        claimed = [];
-        const timed = yield* claiming(operation, options);
-        claimed = timed.result;
-        return timed;
-      });
-    } catch (error) {
-      // The database may have committed the claim, and only its answer was lost.
-      const until = performance.now() + options.leaseDuration;
-      this.#unanswered.push(...claimed.map((each) => ({ claimed: each, until })));
-      throw error;
-    }
+    return this.write(failing.claim, function* (operation) {
+      const timed = yield* claiming(operation, call);
+      call.claimed = timed.result;
+      return timed;
+    });
   }
 
   /** The steps of `doClaim`. */
-  protected readonly claiming: typeof claim = claim;
-
-  /** Releases the events of claims without an answer. No process got these events, so the attempts do not count. */
-  async #giveBack(): Promise<void> {
-    if (this.#unanswered.length === 0) return;
-    const now = performance.now();
-    const given = this.#unanswered;
-    const settled = await this.doSettle(
-      given.map(({ claimed: { claim, row } }) => settlementOf(claim, row, { state: "released" })),
-    );
-    // The database may still be about to commit a claim, so ask again until its lease would have ended.
-    const over = new Set(given.filter(({ until }, index) => settled[index]!.held || until <= now));
-    this.#unanswered = this.#unanswered.filter((each) => !over.has(each));
-  }
+  protected readonly claiming: typeof claimEvents = claimEvents;
 
   protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
     return this.write(failing.renew, (operation) => renew(operation, claims, leaseDuration));
@@ -168,7 +143,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
-    await this.#giveBack();
     return this.read(function* ({ sql, now }) {
       const at = numberOrNull((yield* select(sql.nextDue))[0]!.at);
       return { now, result: at === null ? undefined : Math.max(0, at - now) };
@@ -186,7 +160,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     });
   }
 
-  protected doList(filter: EventFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
+  protected doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
     return this.read((operation) => list(operation, filter, slice));
   }
 
@@ -199,7 +173,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected doChange(
     change: Change,
-    filter: EventFilter,
+    filter: RowFilter,
     states: readonly EventState[],
     slice: Slice,
   ): Promise<Sliced<number>> {

@@ -1,4 +1,5 @@
 import type { DatabaseSync } from "node:sqlite";
+import { isThenable } from "../../async.ts";
 import { InvalidWriteError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
 import { isOfTheStore } from "./sqlite-errors.ts";
@@ -42,11 +43,11 @@ export function runWrites(db: DatabaseSync, writes: readonly Write<never>[]): vo
 }
 
 function assertSync(result: unknown): void {
-  if (typeof (result as { then?: unknown } | null | undefined)?.then !== "function") return;
-  // Ignore a later rejection of the promise: the function has failed already.
-  Promise.resolve(result).catch(() => {});
+  if (!isThenable(result)) return;
+  // Ignore a later rejection of the promise: the function has failed already. A lazy query has not begun, and must not.
+  if (result instanceof Promise) result.catch(() => {});
   throw new InvalidWriteError(
-    "A function passed to event.atomically returned a promise. With sqliteStore, such a function must be synchronous. Remove async and await.",
+    "A function passed to event.atomically returned a promise or a lazy query. With sqliteStore, such a function must be synchronous. Remove async and await, and run an ORM's query as SQL by tx.prepare().",
   );
 }
 

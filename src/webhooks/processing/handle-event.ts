@@ -1,21 +1,15 @@
-import type { StayhookClient } from "../../client/client.ts";
 import { ResponseValidationError } from "../../client/client-errors.ts";
 import { now } from "../../clock.ts";
 import { StayhookError } from "../../errors.ts";
-import { isoTimestamp } from "../../models/dates.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent, FurtherEvent, StoredEvent, Write } from "../../stores/event-store.ts";
-import {
-  bookingRef,
-  decisionDeadline,
-  eventType,
-  parseRef,
-  type Subject,
-  type WebhookCallbacks,
-} from "../events.ts";
+import type { ClaimedEvent, FurtherEvent, StoredEvent } from "../../stores/event-store.ts";
+import { bookingRef, eventType, parseRef, type Subject } from "../events.ts";
 import { ownId } from "../own-ids.ts";
-import { CollectedTimers, type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
+import { type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
+import { decideByOf, type RecheckJson, timestampOf } from "./event-times.ts";
+import { withKnownStay } from "./known-stay.ts";
+import { readRecord } from "./read-record.ts";
 import {
   type Comparison,
   compare,
@@ -24,6 +18,7 @@ import {
   type SnapshotOf,
   type TrackedSnapshot,
 } from "./record.ts";
+import { type CallbackOptions, runCallback } from "./run-callback.ts";
 import type { StatusSeen } from "./unknown-status.ts";
 
 interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
@@ -77,14 +72,15 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     let record = this.#recentRecord();
     if (!record) {
       try {
-        record = await this.#read();
+        record = await readRecord(this.#options.client, this.#subject, this.#context.signal);
       } catch (error) {
         recent?.drop(this.#claim.ref);
         return this.#readFailed(error);
       }
       recent?.keep(this.#claim, record);
+      // A recent answer says nothing about the platform now.
+      this.#context.answered();
     }
-    this.#context.answered();
     this.#options.statusSeen(this.#subject.kind, record.status, this.#claim.ref);
     const isTimer = this.#claim.source === "timer";
     const type = isTimer ? this.#timerKey : eventType(this.#subject.kind, record.status);
@@ -106,15 +102,6 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     }
   }
 
-  #read(): Promise<Booking | Listing> {
-    const { bookings, listings } = this.#options.client;
-    // Do not retry in the client: the queue retries, and its circuit breaker must see each failure at once.
-    const once = { signal: this.#context.signal, maxRetries: 0 };
-    return this.#subject.kind === "booking"
-      ? bookings.get(this.#subject.bookingCode, once)
-      : listings.get(this.#subject.listingId, once);
-  }
-
   #readFailed(error: unknown): WorkResult<Tx> {
     if (error instanceof ResponseValidationError) this.#context.answered();
     return { state: "failed", ...fetchFailure(error) };
@@ -123,7 +110,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   async #handle(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
     const ownRef = this.#differingRef(record);
     if (ownRef !== undefined) return { state: "done", type, events: [followUpOf(this.#claim, ownRef)] };
-    const { snapshot, changed, changes, previous } = this.#compare(record);
+    const { changed, changes, previous, ...now } = this.#compare(record);
     const { source, replayed } = this.#claim;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";
@@ -138,6 +125,10 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             previous,
           })
         : undefined;
+    const snapshot =
+      this.#subject.kind === "booking"
+        ? withKnownStay(now.snapshot, now.stay, this.#claim.previous, called !== undefined)
+        : now.snapshot;
     const events = [...this.#recheck(record, changed), ...(called?.events ?? [])];
     return { state: "done", type, snapshot: { snapshot, changed }, ...called, events };
   }
@@ -161,7 +152,11 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       return { state: "failed", reason: "callback", error, type };
     }
     const { changed, previous } = this.#compare(record);
-    const waiting = changed && previous ? await this.#awaitRecheck(timer, type) : undefined;
+    const waiting = !previous
+      ? await this.#awaitFirst(type)
+      : changed
+        ? await this.#awaitRecheck(timer, type)
+        : undefined;
     if (waiting) return waiting;
     const called = await runCallback(this.#options, this.#claim, this.#context, {
       type,
@@ -184,6 +179,21 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 
   /**
+   * Lets the timer of a record without a snapshot wait until the record's first event has ended. The timer was set from
+   * outside, and the callback of that event may clear it.
+   *
+   * @returns `undefined` if no event of the record waits but timers
+   */
+  async #awaitFirst(type: string): Promise<WorkResult<Tx> | undefined> {
+    const { list } = this.#options;
+    if (!list) return undefined;
+    const ref = this.#claim.ref!;
+    const found = await Promise.all(WAITING.map(([state, source]) => list({ ref, state, source, limit: 1 })));
+    const dueAt = found.flat().map((event) => event.dueAt?.getTime() ?? 0);
+    return dueAt.length === 0 ? undefined : waitUntil(Math.min(...dueAt), type, FIRST_WAITS);
+  }
+
+  /**
    * Makes the record's recheck due now, and lets the timer wait until that recheck has ended. The recheck's own JSON
    * lists the timers that have asked for it, because each timer asks only once for each time that was set.
    *
@@ -198,23 +208,18 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     const due = recheck?.dueAt ?? undefined;
     const isAsked = told.timers?.[timer.name] === mark;
     if (isAsked && due === undefined) return undefined;
-    const wait = isAsked && due !== undefined ? due.getTime() - now() : 0;
     // A recheck that has ended was about an earlier change, so its times say nothing about this one.
     const kept = due === undefined ? {} : told;
     const timers = { ...told.timers, [timer.name]: mark };
     return {
-      state: "failed",
-      type,
-      reason: "unavailable",
-      error: new Error("the record has changed, so its change is handled before the timer"),
-      waitFor: Math.min(Math.max(wait, LEAST_WAIT), MOST_WAIT),
+      ...waitUntil(isAsked ? due!.getTime() : 0, type, CHANGE_WAITS),
       events: isAsked ? [] : [recheckForTimer(this.#claim, { ...kept, timers }, recheck?.timestamp)],
     };
   }
 
   #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
-    const snapshot = this.#options.snapshotOf(this.#subject.kind, record);
-    return { ...snapshot, ...compare(this.#claim.previous, snapshot) };
+    const now = this.#options.snapshotOf(this.#subject.kind, record);
+    return { ...now, ...compare(this.#claim.previous, now) };
   }
 
   /**
@@ -263,15 +268,6 @@ function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
   };
 }
 
-/** The JSON that a recheck stores in the place of a notification. */
-interface RecheckJson {
-  /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
-  readonly timestamp?: string;
-  readonly decideBy?: string;
-  /** By name: the time of a timer that has asked for the recheck, and when that timer was set. */
-  readonly timers?: Readonly<Record<string, string>>;
-}
-
 /**
  * Returns a recheck that is due now, because a timer waits for it. Its timestamp differs from `known`, the timestamp of
  * the recheck that it replaces, because a store replaces no event by one with the same timestamp.
@@ -318,137 +314,28 @@ function isFollowUp(eventId: string): boolean {
   return eventId.startsWith(ownId("follow-up", ""));
 }
 
-/** The shortest and the longest wait of a timer for a recheck, ms. A replay may end the recheck before its time. */
+/** The shortest and the longest wait of a timer for another event, ms. A replay may end that event before its time. */
 const [LEAST_WAIT, MOST_WAIT] = [100, 60_000];
 
-interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
-  readonly client: StayhookClient<B, L>;
-  readonly on: WebhookCallbacks<B, L, Tx>;
-  readonly rules: TimerRules;
-  /** Whether functions passed to `event.atomically` can run in the transaction that records the event as done. */
-  readonly transactional: boolean;
-  /** Why `event.timers` cannot be used; `undefined` if it can. */
-  readonly noTimers: string | undefined;
-}
+const CHANGE_WAITS = "the record has changed, so its change is handled before the timer";
+const FIRST_WAITS = "the first event of the record waits, so it is handled before the timer";
 
-type Callback = (event: unknown) => unknown;
+/** The states and sources of events that come before the timer of a record without a snapshot. */
+const WAITING = (["pending", "retrying"] as const).flatMap((state) =>
+  (["webhook", "reconcile", "recheck"] as const).map((source) => [state, source] as const),
+);
 
-/** What a callback asked the store to do with the end of its event. */
-interface Called<Tx> {
-  readonly writes: readonly Write<Tx>[];
-  readonly events: readonly FurtherEvent[];
-  readonly remove: readonly string[] | "timers" | undefined;
-}
-
-/**
- * Runs the callback of an event, if there is one for its type.
- *
- * @param fields - the fields that depend on the event's type
- * @returns the functions that the callback passed to `event.atomically`, and the timers that it set; `undefined` if
- * there is no callback
- * @throws the error of the callback
- */
-async function runCallback<B extends Booking, L extends Listing, Tx>(
-  options: CallbackOptions<B, L, Tx>,
-  claim: ClaimedEvent,
-  context: WorkContext,
-  fields: { readonly type: string; readonly [field: string]: unknown },
-): Promise<Called<Tx> | undefined> {
-  const { on, rules, transactional } = options;
-  const callback = callbackFor(on, fields.type);
-  if (!callback) return undefined;
-  const writes = new AtomicWrites<Tx>(transactional);
-  const timers = parseRef(claim.ref) && new CollectedTimers(claim, rules, options.noTimers);
-  const notification = notificationOf(claim);
-  const { topic } = claim;
-  try {
-    await callback({
-      ...fields,
-      eventId: claim.eventId,
-      ref: claim.ref,
-      timestamp: timestampOf(claim, notification),
-      receivedAt: new Date(claim.receivedAt),
-      source: claim.source,
-      notification,
-      ...(topic !== null && { topic }),
-      ...(fields.type === "booking.Request" && { decideBy: decideByOf(claim, notification) }),
-      attempt: claim.attempts,
-      signal: context.signal,
-      atomically: writes.add,
-      ...(timers && { timers }),
-    });
-  } finally {
-    writes.close();
-    timers?.close();
-  }
-  return { writes: writes.list, events: timers?.events ?? [], remove: timers?.remove };
-}
-
-/** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */
-function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
-  if (claim.source === "recheck") return toldBy(claim).timestamp;
-  // An event without a notification, such as a reconcile event, keeps its own timestamp.
-  const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
-  return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
-}
-
-/** Returns the deadline for the host's decision, or `undefined` if it is unknown, as for a reconcile event. */
-function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
-  if (claim.source === "reconcile") return undefined;
-  if (claim.source === "recheck") return toldBy(claim).decideBy;
-  const told = timestampOf(claim, notification).getTime();
-  return decisionDeadline(told, claim.receivedAt);
-}
-
-/** Reads the times of the notification that caused a recheck from the recheck's own JSON. */
-function toldBy({ notification, timestamp }: ClaimedEvent) {
-  const told = JSON.parse(notification ?? "{}") as RecheckJson;
-  return {
-    timestamp: new Date(told.timestamp ?? timestamp),
-    decideBy: told.decideBy === undefined ? undefined : new Date(told.decideBy),
-  };
-}
-
-function notificationOf({ source, notification }: ClaimedEvent) {
-  return source === "webhook" && notification !== null ? JSON.parse(notification) : undefined;
-}
-
-/** Reads own properties only, because `checkOptions` does not check inherited properties. */
-function callbackFor<B extends Booking, L extends Listing, Tx>(
-  on: WebhookCallbacks<B, L, Tx>,
+/** Returns the end of an attempt at a timer that waits for another event of its record. */
+function waitUntil(
+  dueAt: number,
   type: string,
-): Callback | undefined {
-  const callbacks = on as Readonly<Record<string, Callback | undefined>>;
-  const own = (name: string) => (Object.hasOwn(callbacks, name) ? callbacks[name] : undefined);
-  return own(type) ?? own("fallback");
-}
-
-/** The functions that a callback passes to `event.atomically`. */
-class AtomicWrites<Tx> {
-  readonly list: Write<Tx>[] = [];
-  readonly #transactional: boolean;
-  #open = true;
-
-  constructor(transactional: boolean) {
-    this.#transactional = transactional;
-  }
-
-  readonly add = (write: Write<Tx>): void => {
-    if (!this.#transactional) {
-      throw new StayhookError(
-        "event.atomically() needs a store with transactions, such as sqliteStore or postgresStore. An event that process() handles has no transaction.",
-      );
-    }
-    if (!this.#open) {
-      throw new StayhookError(
-        "event.atomically() was called after the callback had returned. The event may already be done. Await everything that the callback starts.",
-      );
-    }
-    if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
-    this.list.push(write);
+  message: string,
+): Extract<WorkResult<never>, { state: "failed" }> {
+  return {
+    state: "failed",
+    type,
+    reason: "unavailable",
+    error: new Error(message),
+    waitFor: Math.min(Math.max(dueAt - now(), LEAST_WAIT), MOST_WAIT),
   };
-
-  close(): void {
-    this.#open = false;
-  }
 }

@@ -1,7 +1,15 @@
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";
-import type { AttemptResult, ProcessAttempt, Work, WorkFailure, WorkResult } from "../../queue/work.ts";
+import { isLastAttempt } from "../../queue/retries.ts";
+import type {
+  AttemptResult,
+  Policy,
+  ProcessAttempt,
+  Work,
+  WorkFailure,
+  WorkResult,
+} from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
 import { withSubject } from "../receiving/answers.ts";
@@ -75,7 +83,7 @@ export async function processNow<Tx>(
       return { outcome: "done", type, result: { eventId, type, status: snapshot?.snapshot.status } };
     }
     const { type, reason, error } = ended;
-    const result = errorOf(ended, event, attempt, maxAttempts);
+    const result = errorOf(ended, event, attempt, { maxAttempts });
     return { outcome: result.retryable ? "retrying" : "parked", type, reason, error, result };
   };
   const { result } = await (process ? process(claim, run) : run());
@@ -167,11 +175,10 @@ function errorOf(
   failure: WorkFailure,
   event: NewEvent,
   attempt: number,
-  maxAttempts: number,
+  policy: Pick<Policy, "maxAttempts">,
 ): ProcessingError {
   const { reason, error: cause, outage } = failure;
-  const limit = Math.min(failure.maxAttempts ?? maxAttempts, maxAttempts);
-  const retryable = reason === "unavailable" || attempt < limit;
+  const retryable = reason === "unavailable" || !isLastAttempt(attempt, failure, policy);
   const retryAfter = outage?.retryAfter === undefined ? undefined : outage.retryAfter / 1000;
   const about = event.ref ?? "no record";
   return new ProcessingError(`Event ${event.eventId} (${about}) failed: ${errorText(cause)}`, {

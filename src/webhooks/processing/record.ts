@@ -6,15 +6,20 @@ import {
   ResponseValidationError,
   retryAfterMs,
 } from "../../client/client-errors.ts";
-import { InvalidArgumentError, StayhookError } from "../../errors.ts";
+import { errorText, InvalidArgumentError, StayhookError } from "../../errors.ts";
 import { asSent, rememberAsSent } from "../../models/as-sent.ts";
-import { dayOf } from "../../models/dates.ts";
-import { toInteger } from "../../models/ids.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 import type { ClaimedEvent, Snapshot, TrackedValue } from "../../stores/event-store.ts";
-import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
+import {
+  bookingRef,
+  type FieldChange,
+  type FieldChanges,
+  listingRef,
+  type PreviousRecord,
+} from "../events.ts";
 import { serialise } from "../receiving/body.ts";
+import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */
 export type Tracked<F extends string = string> = Record<string, TrackedValue | undefined> & {
@@ -38,12 +43,14 @@ export interface Track<
 }
 
 /**
- * A snapshot, and the names of its tracked fields. A booking's snapshot contains `checkOut` even if `checkOut` is not
- * tracked. In that case, only the reconciler uses `checkOut`.
+ * A snapshot, and the names of its tracked fields. A booking's snapshot contains its stay even if the stay is not
+ * tracked, because the reconciler and `stayChange` need it.
  */
 export interface TrackedSnapshot {
   readonly snapshot: Snapshot;
   readonly tracked: readonly string[];
+  /** A booking's stay in the platform's form. `track` may keep fields with the same names in a form of the user's. */
+  readonly stay: StayFields;
 }
 
 export type SnapshotOf = (kind: "booking" | "listing", record: Booking | Listing) => TrackedSnapshot;
@@ -65,20 +72,30 @@ export function snapshots<B extends Booking, L extends Listing>(track: Track<B, 
   return (kind, record) => {
     const own = track[kind] as ((record: object) => Tracked) | undefined;
     const { status } = record;
+    const stay = kind === "booking" ? fitting("", stayFieldsOf(record)) : {};
     if (!own) {
-      const fields = kind === "booking" ? defaultsOfBooking(record) : defaultsOfListing(record);
-      return { snapshot: { status, fields: fitting(status, fields) }, tracked: Object.keys(fields) };
+      const fields = kind === "booking" ? stay : fitting(status, defaultsOfListing(record));
+      return { snapshot: { status, fields }, tracked: Object.keys(fields), stay };
     }
-    const fields = checked(own(record), status, `track.${kind}`);
-    const tracked = Object.keys(fields);
-    // Keep `checkOut` even if the user does not track it: the reconciler reads the end of the stay from the snapshot.
-    const kept = kind === "booking" && !Object.hasOwn(fields, "checkOut") ? checkOutOf(record) : {};
-    return { snapshot: { status, fields: { ...kept, ...fields } }, tracked };
+    let chosen: Tracked;
+    try {
+      chosen = own(record);
+    } catch (cause) {
+      throw new StayhookError(
+        `track.${kind} threw for ${kind === "booking" ? bookingRef((record as Booking).bookingCode) : listingRef((record as Listing).listingId)}: ${errorText(cause)}`,
+        { cause },
+      );
+    }
+    const fields = checked(chosen, status, `track.${kind}`);
+    return { snapshot: { status, fields: { ...stay, ...fields } }, tracked: Object.keys(fields), stay };
   };
 }
 
 /** Compares a record with its previous snapshot. Ignores tracked fields that the previous snapshot does not have. */
-export function compare(previous: Snapshot | undefined, { snapshot, tracked }: TrackedSnapshot): Comparison {
+export function compare(
+  previous: Snapshot | undefined,
+  { snapshot, tracked }: Pick<TrackedSnapshot, "snapshot" | "tracked">,
+): Comparison {
   const changes: Record<string, FieldChange> = {};
   const note = (name: string, from: TrackedValue | undefined, to: TrackedValue) => {
     if (from !== to) changes[name] = { from, to };
@@ -104,47 +121,17 @@ export function canonicalJson(value: unknown): string {
   );
 }
 
-/** Leaves out a `checkOut` that the user does not track. */
-function shown({ status, fields }: Snapshot, tracked: readonly string[]): PreviousRecord<string> {
-  const { checkOut, ...others } = fields;
-  return checkOut === undefined || tracked.includes("checkOut")
-    ? { status, ...fields }
-    : { status, ...others };
+/** Leaves out the parts of a stay that the user does not track. */
+function shown(snapshot: Snapshot, tracked: readonly string[]): PreviousRecord {
+  const { status, fields } = snapshot;
+  const visible = Object.entries(fields).filter(([name]) => !STAY.includes(name) || tracked.includes(name));
+  return hideKnownStay({ status, ...Object.fromEntries(visible) }, snapshot);
 }
 
 type Fields = Record<string, TrackedValue>;
 
-function defaultsOfBooking(booking: object): Record<string, unknown> {
-  const listingId = read(booking, "listingId");
-  return {
-    checkIn: day(read(booking, "checkIn")),
-    checkOut: day(read(booking, "checkOut")),
-    listingId: toInteger(listingId) ?? listingId,
-  };
-}
-
 function defaultsOfListing(listing: object): Record<string, unknown> {
-  return { listingName: read(listing, "listingName") };
-}
-
-function checkOutOf(booking: object): Fields {
-  return fitting("", { checkOut: day(read(booking, "checkOut")) });
-}
-
-/**
- * Reads a property as the platform sent it, because the user's model may leave it out. Returns `null` if the property
- * is a getter that throws. A model that keeps the platform's object may add such getters.
- */
-function read(record: object, name: string): unknown {
-  try {
-    return (asSent(record) as Readonly<Record<string, unknown>>)[name] ?? null;
-  } catch {
-    return null;
-  }
-}
-
-function day(value: unknown): unknown {
-  return dayOf(value) ?? value;
+  return { listingName: read(asSent(listing), "listingName") };
 }
 
 /** Turns values that are not allowed in a snapshot into short texts. Cuts long texts if the snapshot is too large. */
@@ -316,6 +303,7 @@ function answerFailure(error: APIError): WorkFailure {
   if (!temporary) return refused("denied", error);
   return outOfReach(error, {
     everything: status === 429 || status === 401,
+    ...(status === 429 && { limited: true }),
     retryAfter: retryAfterMs(error.headers),
   });
 }

@@ -21,7 +21,7 @@ export function unknownStatuses(rules: TimerRules, log: Log): StatusSeen {
     if (told.has(key) || told.size >= MOST) return;
     told.add(key);
     log.warn(
-      `the platform sent the status \`${shown}\`, which this version does not know; handle it with ${type}`,
+      `the platform sent the status \`${shown}\`, which this version does not know, and no callback handles it. Add ${type}, or ${kind} for all events of a ${kind}`,
       { ref },
     );
   };

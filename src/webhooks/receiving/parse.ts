@@ -7,9 +7,13 @@ import { bookingRef, listingRef } from "../events.ts";
 /** A part of a notification that the handler had to guess. */
 export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
 
-export type ParsedBody =
-  | { readonly ok: true; readonly event: NewEvent; readonly doubts: readonly Doubt[] }
-  | { readonly ok: false; readonly issues: readonly Issue[] };
+export interface ValidBody {
+  readonly ok: true;
+  readonly event: NewEvent;
+  readonly doubts: readonly Doubt[];
+}
+
+export type ParsedBody = ValidBody | { readonly ok: false; readonly issues: readonly Issue[] };
 
 const DOUBTS: Readonly<Record<Extract<Doubt, string>, string>> = {
   timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",

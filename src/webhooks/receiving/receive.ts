@@ -5,7 +5,7 @@ import type { StoreCounts } from "../store-counts.ts";
 import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
 import { RequestBody } from "./body.ts";
 import { deadlineSource, type Limited, now } from "./deadlines.ts";
-import { logDoubts, parseBody } from "./parse.ts";
+import { logDoubts, parseBody, type ValidBody } from "./parse.ts";
 import {
   problemWithTopic,
   type ReceiveRequest,
@@ -37,7 +37,7 @@ export interface ReceiverOptions {
   /** How long a request may take until its answer, ms. */
   readonly replyWithin: number;
   /** The counts of the store. They are `undefined` if `forwardTo` passes the events to a queue of the user. */
-  readonly counts: Pick<StoreCounts, "isAbove"> | undefined;
+  readonly counts: Pick<StoreCounts, "addBelow"> | undefined;
   /** Whether the store has the event. */
   readonly isKnown: (eventId: string) => Promise<boolean>;
   readonly add: (event: NewEvent) => Promise<AddAnswer>;
@@ -46,71 +46,84 @@ export interface ReceiverOptions {
   readonly log: Log;
 }
 
-/** Never rejects. */
-export type Receiver = (request: ReceiveRequest) => Promise<Received>;
+/** Checks requests, and records their events. docs/how-it-works.md lists the checks in order. */
+export class Receiver {
+  readonly #options: ReceiverOptions;
+  readonly #deadlines: ReturnType<typeof deadlineSource>;
 
-/** Makes the function that checks requests and records their events. docs/how-it-works.md lists the checks in order. */
-export function createReceiver(options: ReceiverOptions): Receiver {
-  const { verify, topicFrom, answerHealthChecks, maxBodyBytes, maxBacklog, counts, observe, log } = options;
-  const deadlines = deadlineSource(Math.min(LIMIT, options.replyWithin));
+  constructor(options: ReceiverOptions) {
+    this.#options = options;
+    this.#deadlines = deadlineSource(Math.min(LIMIT, options.replyWithin));
+  }
 
-  return async function receive(request) {
-    const pending = deadlines();
+  /** Never rejects. */
+  async receive(request: ReceiveRequest): Promise<Received> {
+    const { log, observe, replyWithin } = this.#options;
+    const pending = this.#deadlines();
     const arrivedAt = now();
     const arrival = new Arrival(arrivedAt + pending.limit);
-    const replyBy = arrivedAt + options.replyWithin;
-    let topic: string | undefined;
+    const replyBy = arrivedAt + replyWithin;
     pending.add(arrival);
     try {
-      topic = knownTopic(request.topic, log) ?? topicIn(request.url, topicFrom);
-      const method = request.method.toUpperCase();
-      const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
-      if (method !== "POST" && !isCheck) throw new Refused("method");
-
-      const body = new RequestBody(isCheck ? { headers: request.headers } : request, maxBodyBytes);
-      arrival.body = body;
-      if (verify) {
-        arrival.step = "verify";
-        const verdict = verify(new RequestToVerify(request, topic, body));
-        // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
-        const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
-        if (accepted !== true) throw new Refused("verify");
-      }
-      if (isCheck) return { result: REACHABLE, replyBy };
-
-      arrival.step = "internal";
-      const reading = body.read();
-      const content = reading instanceof Promise ? await reading : reading;
-      const parsed = parseBody(content, topic);
-      if (!parsed.ok) throw new Refused("invalid", undefined, parsed.issues, content);
-
-      arrival.step = "store";
-      const { event, doubts } = parsed;
-      const above = counts?.isAbove(maxBacklog) ?? false;
-      // A duplicate must get 200 even if the backlog is full. Otherwise, the platform may send it forever.
-      const isFull = typeof above === "boolean" ? above : await arrival.within(above);
-      if (isFull && !(await arrival.within(options.isKnown(event.eventId)))) throw new Refused("backlog");
-      const added = await arrival.within(options.add(event));
-
+      const parsed = await this.#read(request, arrival);
+      if (parsed === undefined) return { result: REACHABLE, replyBy };
+      const { event } = parsed;
+      const added = await this.#record(event, arrival);
       if (added === "conflict") logConflict(event, log);
-      logDoubts(event, doubts, log);
-      observe?.({
-        kind: added === "added" ? "received" : "duplicate",
-        eventId: event.eventId,
-        ref: event.ref,
-        topic: event.topic,
-      });
+      logDoubts(event, parsed.doubts, log);
+      const { eventId, ref, topic } = event;
+      observe?.({ kind: added === "added" ? "received" : "duplicate", eventId, ref, topic });
       return { result: ACCEPTED, recorded: { event, added }, replyBy };
     } catch (thrown) {
       const refused = arrival.refusal(thrown);
       refused.log(log);
-      observe?.(refused.observation(topic));
+      observe?.(refused.observation(arrival.topic));
       return { result: refused.answer, replyBy };
     } finally {
       pending.remove(arrival);
       arrival.body?.stop("aborted");
     }
-  };
+  }
+
+  /** Returns the event of a notification, or `undefined` for a health check. */
+  async #read(request: ReceiveRequest, arrival: Arrival): Promise<ValidBody | undefined> {
+    const { verify, topicFrom, answerHealthChecks, maxBodyBytes, log } = this.#options;
+    const topic = knownTopic(request.topic, log) ?? topicIn(request.url, topicFrom);
+    arrival.topic = topic;
+    const method = request.method.toUpperCase();
+    const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
+    if (method !== "POST" && !isCheck) throw new Refused("method");
+
+    const body = new RequestBody(isCheck ? { headers: request.headers } : request, maxBodyBytes);
+    arrival.body = body;
+    if (verify) {
+      arrival.step = "verify";
+      const verdict = verify(new RequestToVerify(request, topic, body));
+      // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
+      const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
+      if (accepted !== true) throw new Refused("verify");
+    }
+    if (isCheck) return undefined;
+
+    arrival.step = "internal";
+    const reading = body.read();
+    const content = reading instanceof Promise ? await reading : reading;
+    const parsed = parseBody(content, topic);
+    if (!parsed.ok) throw new Refused("invalid", undefined, parsed.issues, content);
+    return parsed;
+  }
+
+  async #record(event: NewEvent, arrival: Arrival): Promise<AddAnswer> {
+    const { add, counts, isKnown, maxBacklog } = this.#options;
+    arrival.step = "store";
+    // A request that is already answered must not fill the store.
+    const tryToAdd = () => (arrival.isOver ? Promise.reject(new Refused("store-timeout")) : add(event));
+    const added = await arrival.within(counts ? counts.addBelow(maxBacklog, tryToAdd) : tryToAdd());
+    if (added !== "full") return added;
+    // A duplicate must get 200 even if the backlog is full. Otherwise, the platform may send it forever.
+    if (!(await arrival.within(isKnown(event.eventId)))) throw new Refused("backlog");
+    return arrival.within(tryToAdd());
+  }
 }
 
 /** A request between its arrival and its answer. One time limit covers all of its steps. */
@@ -118,7 +131,10 @@ class Arrival implements Limited {
   readonly at: number;
   /** The user's code or store that a thrown error comes from. `internal`: neither. */
   step: "internal" | "verify" | "store" = "internal";
+  topic: string | undefined;
   body: RequestBody | undefined;
+  /** Whether the time limit has passed, so that the request is answered. */
+  isOver = false;
   #reject: ((refused: Refused) => void) | undefined;
 
   constructor(at: number) {
@@ -135,6 +151,7 @@ class Arrival implements Limited {
 
   /** A body that is still being read is what was slow. `verify` may wait for it. */
   late(): void {
+    this.isOver = true;
     this.body?.stop("body-timeout");
     this.#reject?.(new Refused(this.step === "store" ? "store-timeout" : "verify-timeout"));
   }

@@ -103,13 +103,20 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
     return matches;
   };
   const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
-  return isShort ? withWeakness(verify, SHORT) : verify;
+  const { query, header } = options;
+  const place =
+    query !== undefined
+      ? ` in the query parameter ${query}`
+      : header !== undefined
+        ? ` in the header ${header}`
+        : "";
+  return isShort ? withWeakness(verify, tooShort(place)) : verify;
 }
 
 /** The handler logs a warning for a secret with fewer characters. */
 const LEAST_LENGTH = 16;
-const SHORT =
-  `a secret passed to sharedSecret has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
+const tooShort = (place: string) =>
+  `a secret passed to sharedSecret${place} has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
   "Make a secret with `openssl rand -hex 32`";
 
 function checkSecrets(options: SharedSecretOptions): readonly string[] {

@@ -1,0 +1,198 @@
+// Finds the record or the list in the body of an answer, because the platform does not document where its bodies have them.
+
+import { bookingStatuses, listingStatuses } from "../models/records.ts";
+import { isObject, type Properties, toNumber } from "./json.ts";
+import { failureIn, tellsFailure } from "./told-failures.ts";
+
+/** A part of a body, and the property names and indexes that lead to the part. */
+export interface Part<T = unknown> {
+  readonly value: T;
+  readonly path: readonly (string | number)[];
+}
+
+/** A part of a body that may be the record or the list. */
+export interface Found<T = unknown> extends Part<T> {
+  /** Other parts that may be the record or the list just as well, and that differ. */
+  readonly rivals: readonly Part[];
+}
+
+/** APIs usually give one of these names to the property with the payload. */
+export const payloadNames =
+  "data booking listing config webhookConfig webhook configuration result response payload record item".split(
+    " ",
+  );
+const listNames = ["listings", "data", "items", "results"];
+
+/** The names of the older part of a pair, such as `before` and `after`. Such a part is never the record or list. */
+const olderNames = /^(before|old|previous|prior)/i;
+
+/** How many levels deep a record, configuration or list may be nested in other objects. */
+const maxWrappers = 2;
+
+/**
+ * Finds the record in a body: the body itself, or an object nested up to two levels deep.
+ *
+ * @param required - the fields that a record must have. The first field identifies the record
+ * @param isAsked - whether an object has the requested identity. Default: every object has it
+ * @returns the part with all required fields. If no part has all of them, returns the most similar part, so that an
+ *   error can name its path
+ */
+export function findRecord(
+  body: unknown,
+  required: readonly [string, ...string[]],
+  isAsked: (value: unknown) => boolean = () => true,
+): Found & { readonly whole: boolean } {
+  const [identity] = required;
+  // A booking has a listing's id and a status, too.
+  const isRecord = ({ value }: Part) =>
+    hasFields(value, required) && (identity === "bookingCode" || !hasFields(value, ["bookingCode"]));
+  // The usual form. The search for others takes longer than the rest of a read.
+  if (
+    isRecord({ value: body, path: [] }) &&
+    payloadNames.every((name) => !Object.hasOwn(body as object, name))
+  )
+    return { value: body, path: [], whole: true, rivals: [] };
+  let similar: Part | undefined;
+  let level: Part[] = [{ value: body, path: [] }];
+  for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
+    level = level.map(onlyElement);
+    const whole = level.filter(isRecord);
+    const asked = whole.filter(({ value }) => isAsked(value));
+    const [part, ...others] = asked.length > 0 ? asked : whole;
+    if (part) {
+      const rivals = [...others, ...echoes(part, required).filter(isRecord)].filter(({ value }) =>
+        differ(value, part.value),
+      );
+      return { ...part, whole: true, rivals: [...rivals, ...statusBeside(body, part)] };
+    }
+    similar ??= level.find(({ value }) => hasFields(value, [identity]));
+    level = level.flatMap((part) => below(part, payloadNames));
+  }
+  return { ...(similar ?? onlyElement({ value: body, path: [] })), whole: false, rivals: [] };
+}
+
+/**
+ * Returns the records in the properties of a record that have its identity, but another second field. Then the outer
+ * object may be an envelope whose `status` is not the status of the record.
+ */
+function echoes({ value, path }: Part, [identity, second = ""]: readonly [string, ...string[]]): Part[] {
+  const outer = value as Properties;
+  return payloadNames
+    .filter((name) => hasFields(outer[name], [identity, second]))
+    .map((name) => ({ value: outer[name] as Properties, path: [...path, name] }))
+    .filter(({ value }) => comparable(value[identity]) === comparable(outer[identity]))
+    .filter(({ value }) => differ(value[second], outer[second]));
+}
+
+const statuses: readonly unknown[] = [...bookingStatuses, ...listingStatuses];
+
+/**
+ * Returns the status words beside a nested record that differ from the record's own status. The status of a booking that
+ * holds a listing is not beside the listing.
+ */
+function statusBeside(body: unknown, { value, path }: Part): Part[] {
+  const { status } = value as Properties;
+  let outer = body as Properties;
+  const beside: Part[] = [];
+  for (const [depth, key] of path.entries()) {
+    const isWord = typeof status === "string" && statuses.includes(outer.status);
+    if (isWord && outer.status !== status && !hasFields(outer, ["bookingCode"]))
+      beside.push({ value: outer.status, path: [...path.slice(0, depth), "status"] });
+    outer = outer[key] as Properties;
+  }
+  return beside;
+}
+
+function differ(one: unknown, other: unknown): boolean {
+  return JSON.stringify(one) !== JSON.stringify(other);
+}
+
+/**
+ * Finds the list in a body: an array of objects, nested up to two levels deep.
+ *
+ * @param identity - the field that identifies a row
+ */
+export function findList(body: unknown, identity: string): Found<readonly unknown[]> | undefined {
+  const root: Part = { value: body, path: [] };
+  if (isList(root)) return { ...root, rivals: [] };
+  const outer = below(root, listNames);
+  const lists = [...outer, ...outer.flatMap((part) => below(part, listNames))].filter(isList);
+  const named = listNames
+    .flatMap((name) => lists.filter((part) => part.path.at(-1) === name))
+    .find((part) => part.value.length === 0 || hasObjects(part));
+  const withRows = lists.filter(({ value }) => value.some((row) => hasFields(row, [identity])));
+  const [first, ...rivals] = new Set([...(named ? [named] : []), ...withRows]);
+  const found = first ?? lists.find(hasObjects) ?? onlyEmpty(lists);
+  return found && { ...found, rivals };
+}
+
+/** Whether a body has the status 404 or 410 in its `code` or `status`. */
+export function saysNotFound(body: unknown, required: readonly [string, ...string[]]): boolean {
+  if (!isObject(body)) return false;
+  const gone = (value: unknown): boolean => [404, 410].includes(toNumber(value));
+  // In a record, ignore `code`, which may be a field of the record. A record's `status` is a word, never 404 or 410.
+  return gone(body.status) || (gone(body.code) && !hasFields(body, required));
+}
+
+/**
+ * Whether a successful answer says that there is no record: `null`, `{}` or `{ success: true }`, or an object that
+ * holds one of these. Gives `false` for an object that reports a failure: an outage must not look like a missing
+ * record.
+ *
+ * @param required - the fields of a record. An object with any of these fields, except `status`, gives `false`
+ */
+export function saysNone(body: unknown, required: readonly string[], wrappers = maxWrappers): boolean {
+  if (body === null || body === undefined) return true;
+  if (!isObject(body) || required.some((field) => field !== "status" && Object.hasOwn(body, field)))
+    return false;
+  const names = Object.keys(body);
+  if (names.length === 0) return true;
+  if (wrappers === 0 || failureIn(body, tellsFailure) || isObject(body.error) || isObject(body.errors))
+    return false;
+  const known = names.filter((name) => payloadNames.includes(name));
+  // Without a known payload name, every property whose value is not `true` counts as payload.
+  const payload = known.length > 0 ? known : names.filter((name) => body[name] !== true);
+  if (payload.length === 0) return names.length === 1 && body.success === true;
+  return payload.every((name) => saysNone(body[name], required, wrappers - 1));
+}
+
+/** Unwraps an array with a single element. Returns any other part unchanged. */
+function onlyElement(part: Part): Part {
+  const { value, path } = part;
+  return Array.isArray(value) && value.length === 1 ? { value: value[0], path: [...path, 0] } : part;
+}
+
+/** Returns the properties of an object. The properties in `names` come first. */
+function below({ value, path }: Part, names: readonly string[]): Part[] {
+  if (!isObject(value)) return [];
+  const sorted = [
+    ...names.filter((name) => Object.hasOwn(value, name)),
+    ...Object.keys(value).filter((key) => !names.includes(key) && !olderNames.test(key)),
+  ];
+  return sorted.map((key) => ({ value: value[key], path: [...path, key] }));
+}
+
+function hasFields(value: unknown, fields: readonly string[]): boolean {
+  return isObject(value) && fields.every((field) => Object.hasOwn(value, field));
+}
+
+function isList(part: Part): part is Part<readonly unknown[]> {
+  return Array.isArray(part.value);
+}
+
+function hasObjects({ value }: Part<readonly unknown[]>): boolean {
+  return value.some(isObject);
+}
+
+/** Accepts an empty array only if there is no other array: a wrong choice would make all listings look deleted. */
+function onlyEmpty(lists: readonly Part<readonly unknown[]>[]): Part<readonly unknown[]> | undefined {
+  const [only, second] = lists;
+  if (!only || second || only.value.length > 0) return undefined;
+  return /error|warning|message|issue/i.test(String(only.path.at(-1))) ? undefined : only;
+}
+
+/** Returns an id or code as text that can be compared. Letter case and outer white space do not matter. */
+export function comparable(identity: unknown): string | undefined {
+  const isText = typeof identity === "string" || typeof identity === "number";
+  return isText ? String(identity).trim().toLowerCase() : undefined;
+}

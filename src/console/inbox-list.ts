@@ -1,0 +1,104 @@
+import { eventStates } from "../stores/event-states.ts";
+import type { EventFilter, StoredEvent } from "../stores/event-store.ts";
+import type { AvailableHealth } from "../webhooks/health.ts";
+import { filterForm, filterOf, queryOf } from "./filter-form.ts";
+import { type Html, hiddenFields, html, plot, time } from "./html.ts";
+import { flashOf } from "./inbox-changes.ts";
+import { byDueTime, type Inbox, PAGE, personalToggle, rowsOf, type Store } from "./inbox-parts.ts";
+import type { View, Visit } from "./site.ts";
+
+/** The first page: the number of events in each state, and the events that match the filter. */
+export async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
+  const { query } = visit;
+  const filter = filterOf(query);
+  const after = query.get("after") || undefined;
+  const isPersonal = query.has("personal");
+  const isToCome = filter.state === "scheduled";
+  const [healthNow, found] = await Promise.all([
+    health(),
+    // Ask for one more event, to know whether there is another page.
+    isToCome ? toComeOf(store, filter) : store.list({ ...filter, limit: PAGE + 1, after }),
+  ]);
+  if (healthNow.state === "unavailable") throw healthNow.error;
+  const shown = isToCome ? found : found.slice(0, PAGE);
+  const next = !isToCome && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
+  const kept: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
+  const isSelectable = !visit.readOnly;
+
+  const body = html`${flashOf(query)}${pauseOf(healthNow)}
+<div class="head"><h1>Events</h1><span class="actions">${personalToggle(query, isPersonal)}</span></div>
+<div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
+${tabsOf(healthNow.counts, filter, kept)}
+${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: filter.state }), ...kept })))}
+<form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}
+${
+  shown.length > 0
+    ? isToCome
+      ? daysOf(shown, { isPersonal, isSelectable })
+      : rowsOf(shown, { isPersonal, isSelectable })
+    : html`<p class="empty">No events${Object.keys(filter).length > 0 && " match"}. ${
+        healthNow.lastReceivedAt &&
+        html`The last notification was received ${time(healthNow.lastReceivedAt, { short: true })}.`
+      }</p>`
+}</form>
+<nav class="pages" aria-label="Pages of events">${
+    after !== undefined && html`<a class="button" href="?${queryOf(filter, kept)}">Newest</a>`
+  }${next !== undefined && html`<a class="button" rel="next" href="?${queryOf(filter, { ...kept, after: next })}">Older</a>`}</nav>`;
+  return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
+}
+
+/** Scheduled events are read up to this number, because a store cannot list them by their due time. */
+const MOST_SCHEDULED = 1000;
+
+/** Returns the scheduled events that match, the one that is due first first. */
+async function toComeOf(store: Store, filter: EventFilter): Promise<StoredEvent[]> {
+  return byDueTime(await store.list({ ...filter, limit: MOST_SCHEDULED }));
+}
+
+/** The rows of scheduled events under the days on which they are due, in UTC. */
+function daysOf(events: readonly StoredEvent[], options: Parameters<typeof rowsOf>[1]): Html {
+  const days = Map.groupBy(events, ({ dueAt }) => dueAt?.toISOString().slice(0, 10) ?? "");
+  const cut =
+    events.length >= MOST_SCHEDULED &&
+    html`<p class="soft">Only ${MOST_SCHEDULED.toLocaleString("en-US")} scheduled events are shown. Filter by record or type.</p>`;
+  return html`${cut}${[...days].map(([day, of]) => html`<h2>${day} UTC</h2>${rowsOf(of, options)}`)}`;
+}
+
+/** The states in the order of the tabs. */
+const tabStates = [...eventStates.filter((state) => state !== "done"), "done"] as const;
+
+export const sumOf = (counts: AvailableHealth["counts"]): number =>
+  Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+function tabsOf(
+  counts: AvailableHealth["counts"],
+  filter: EventFilter,
+  kept: Readonly<Record<string, string>>,
+): Html {
+  const tab = (state: EventFilter["state"], name: string, count: number) =>
+    html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${queryOf({ ...filter, state }, kept)}"${
+      filter.state === state && html` aria-current="page"`
+    }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
+  return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${tabStates.map(
+    (state) => tab(state, `${state[0]?.toUpperCase()}${state.slice(1)}`, counts[state]),
+  )}</ul></nav>`;
+}
+
+/** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */
+function toolsOf(filter: EventFilter): Html {
+  const all = (change: "replay" | "discard", text: string) =>
+    html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { confirm: change })}">${text}</a>`;
+  return html`<div class="tools"><label data-js hidden><input type="checkbox" data-all aria-label="Select all on this page"><span data-selected>0 selected</span></label>
+<button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
+${
+  Object.keys(filter).length > 0 &&
+  html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
+}</div>`;
+}
+
+function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {
+  if (state === "stopped")
+    return html`<p class="flash wait">This process handles no more events, because its handler is closed.</p>`;
+  if (!pausedSince) return undefined;
+  return html`<p class="flash wait">Processing has been paused since ${time(pausedSince)}, because the platform is out of reach. Notifications are still recorded.</p>`;
+}

@@ -1,0 +1,103 @@
+// What the pages of the inbox share: the rows of events, and the snapshot of a record.
+
+import type { EventState } from "../stores/event-states.ts";
+import type { EventStore, RecordSnapshot, StoredEvent } from "../stores/event-store.ts";
+import type { Health } from "../webhooks/health.ts";
+import { knownType } from "../webhooks/timers.ts";
+import { badge, facts, type Html, html, type Tone, time } from "./html.ts";
+import { impersonalError } from "./shown-error.ts";
+
+export type Store = EventStore<unknown>;
+
+/** The parts of a handler that the inbox uses. */
+export interface Inbox {
+  readonly store: Store;
+  health(): Promise<Health>;
+}
+
+/** The largest number of events that a page lists. */
+export const PAGE = 50;
+
+export function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
+  return [...events].sort((one, other) => Number(one.dueAt) - Number(other.dueAt));
+}
+
+const tones: Readonly<Record<EventState, Tone>> = {
+  scheduled: "wait",
+  pending: "plain",
+  processing: "busy",
+  retrying: "wait",
+  done: "good",
+  parked: "bad",
+};
+
+export function stateBadge({ state, reason }: StoredEvent): Html {
+  return reason === "discarded" && state === "done"
+    ? badge("plain", "discarded")
+    : badge(tones[state], state);
+}
+
+export function typeOf(event: StoredEvent): string {
+  const { topic, ref } = event;
+  return knownType(event) ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
+}
+
+export function recordLink(ref: string): Html {
+  return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
+}
+
+export function rowsOf(
+  events: readonly StoredEvent[],
+  { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
+): Html {
+  const row = (event: StoredEvent) => {
+    const { eventId, ref, state, attempts, reason, receivedAt, dueAt, history } = event;
+    const when = state === "scheduled" && dueAt ? dueAt : receivedAt;
+    const last = history.at(-1);
+    const lastError = last && (isPersonal ? last.error : impersonalError(last)?.text);
+    const tried = attempts > 1 ? `${attempts} attempts` : undefined;
+    const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
+    return html`<li id="row-${eventId}">${
+      isSelectable &&
+      html`<input type="checkbox" name="event" value="${eventId}" aria-label="Select ${typeOf(event)} ${ref}">`
+    }<span class="state">${stateBadge(event)}</span>
+<a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
+<span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
+<span class="why">${why}</span><span class="when">${time(when, { short: true })}</span>${
+      lastError !== undefined && html`<span class="error mono">${lastError}</span>`
+    }</li>`;
+  };
+  return html`<ol class="rows ${!isSelectable && "plain"}">${events.map(row)}</ol>`;
+}
+
+/** A link to the same page with or without personal data. */
+export function personalToggle(query: URLSearchParams, isPersonal: boolean): Html {
+  const other = new URLSearchParams(query);
+  if (isPersonal) other.delete("personal");
+  else other.set("personal", "1");
+  return html`<a class="button" href="?${other}">${isPersonal ? "Hide" : "Show"} personal data</a>`;
+}
+
+/**
+ * The fields that a handler tracks by default. They hold no personal data. The `track` option may add fields with
+ * personal data, so the pages hide all other fields until the user asks for personal data.
+ */
+export const impersonal = ["checkIn", "checkOut", "listingId", "listingName"];
+
+export function snapshotCard(record: RecordSnapshot | undefined, isPersonal: boolean, missing: string): Html {
+  const content = record ? snapshotFacts(record, isPersonal) : html`<p class="soft">${missing}</p>`;
+  return html`<section class="card"><h2>Last snapshot of the record</h2>${content}</section>`;
+}
+
+function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isPersonal: boolean): Html {
+  const shown = (name: string, value: unknown) => {
+    if (!isPersonal && !impersonal.includes(name)) return html`<span class="soft">hidden</span>`;
+    return typeof value === "string" ? value : JSON.stringify(value);
+  };
+  return facts([
+    ["status", snapshot.status],
+    ...Object.entries(snapshot.fields).map(([name, value]) => [name, shown(name, value)] as const),
+    ["changes", sequence],
+    ["last seen", time(seenAt, { short: true })],
+  ]);
+}

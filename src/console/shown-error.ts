@@ -1,0 +1,22 @@
+import type { AttemptEntry } from "../stores/event-store.ts";
+
+/** What a page shows of an attempt's error. */
+interface ShownError {
+  readonly text: string;
+  /** Whether a part of the error is hidden, because it may have personal data. */
+  readonly isCut: boolean;
+}
+
+/** A text that the platform sent, which follows the status in the errors of the client. */
+const sentText = /( was answered with [^:]+): .*/;
+
+/**
+ * Returns the first line of an attempt's error without the parts that may have personal data: the platform's own text,
+ * and all but the class of an error that a callback threw. `undefined` if nothing is left.
+ */
+export function impersonalError({ reason, error = "" }: AttemptEntry): ShownError | undefined {
+  const line = error.split(/\n| <- /, 1)[0]!;
+  const text =
+    reason === "callback" ? /^\w*(?:Error|Exception)(?=: |$)/.exec(line)?.[0] : line.replace(sentText, "$1");
+  return text ? { text, isCut: text !== error } : undefined;
+}

@@ -1,0 +1,56 @@
+import { InvalidArgumentError, type Issue } from "../errors.ts";
+import { checkNoUnknown } from "../option-names.ts";
+import { eventStates } from "./event-states.ts";
+import type { EventFilter } from "./event-store.ts";
+import { clearedTime, rowIdOf } from "./firing-id.ts";
+
+const FILTER = [
+  "eventId",
+  "ref",
+  "state",
+  "type",
+  "reason",
+  "source",
+  "receivedAfter",
+  "receivedBefore",
+] as const satisfies readonly (keyof EventFilter)[];
+/** The first and the last date that every database can store. No event was received outside this range. */
+const [FIRST_DATE, LAST_DATE] = [0, Date.UTC(9999, 11, 31)];
+
+/** A filter for the rows of a store. */
+export interface RowFilter extends EventFilter {
+  /** Only events with one of these timestamps. They tell the firings of a timer apart, which have one row. */
+  readonly timestamps?: readonly [string, string] | undefined;
+}
+
+/**
+ * Moves the dates of a filter into the range that every database can store. Throws on a misspelled field. If the
+ * store ignored this field, the filter could match every event, and `discard` would discard all events.
+ */
+export function checkedFilter(filter: EventFilter): RowFilter {
+  checkNoUnknown(filter ?? null, FILTER);
+  const issues: Issue[] = [];
+  const { state, receivedAfter, receivedBefore } = filter;
+  if (state !== undefined && !eventStates.includes(state))
+    issues.push({ path: ["state"], message: `must be one of ${eventStates.join(", ")}` });
+  for (const [name, date] of Object.entries({ receivedAfter, receivedBefore })) {
+    if (date !== undefined && !(date instanceof Date && Number.isFinite(date.getTime())))
+      issues.push({ path: [name], message: "must be a valid date" });
+  }
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return {
+    ...filter,
+    ...(filter.eventId !== undefined && rowOf(filter.eventId)),
+    ...(receivedAfter && { receivedAfter: withinDates(receivedAfter) }),
+    ...(receivedBefore && { receivedBefore: withinDates(receivedBefore) }),
+  };
+}
+
+function rowOf(given: string): RowFilter {
+  const { eventId, timestamp } = rowIdOf(given);
+  return { eventId, timestamps: timestamp === undefined ? undefined : [timestamp, clearedTime(timestamp)] };
+}
+
+function withinDates(date: Date): Date {
+  return new Date(Math.min(Math.max(date.getTime(), FIRST_DATE), LAST_DATE));
+}

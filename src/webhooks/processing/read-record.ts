@@ -1,0 +1,34 @@
+import type { StayhookClient } from "../../client/client.ts";
+import type { Booking, Listing } from "../../models/records.ts";
+import type { ReadWitness } from "../../queue/work.ts";
+import { parseRef, type Subject } from "../events.ts";
+import { fetchFailure } from "./record.ts";
+
+/** Reads a booking or listing. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
+export function readRecord<B extends Booking, L extends Listing>(
+  { bookings, listings }: StayhookClient<B, L>,
+  subject: Subject,
+  signal: AbortSignal,
+): PromiseLike<Booking | Listing> {
+  const once = { signal, maxRetries: 0 };
+  return subject.kind === "booking"
+    ? bookings.get(subject.bookingCode, once)
+    : listings.get(subject.listingId, once);
+}
+
+/** Makes the function that reads a witness for the circuit breaker. */
+export function witnessReader<B extends Booking, L extends Listing>(
+  client: StayhookClient<B, L>,
+): ReadWitness {
+  return async (ref, signal) => {
+    const subject = parseRef(ref);
+    if (!subject) return { error: new Error(`${ref} is no record`), outage: { everything: false } };
+    try {
+      await readRecord(client, subject, signal);
+      return undefined;
+    } catch (error) {
+      const { outage } = fetchFailure(error);
+      return outage && { error, outage };
+    }
+  };
+}

@@ -1,0 +1,69 @@
+// What `fetch` and `receive` take beside the request, and what `waitUntil` keeps alive.
+
+import type { Log } from "../logger.ts";
+import type { Queue } from "../queue/queue.ts";
+import type { ReceiveResult } from "./receiving/answers.ts";
+import type { ReceiveRequest } from "./receiving/request.ts";
+
+/** The second argument of `webhooks.receive`. */
+export interface ReceiveContext {
+  /**
+   * The runtime's function that keeps the process alive until a promise settles, such as `ctx.waitUntil` of Workers
+   * or `after` of Next.js. The handler passes a promise that settles when the due events are handled. With
+   * `waitUntil`, the handler starts no background loop.
+   */
+  readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
+}
+
+/** The second argument of `webhooks.fetch`. */
+export interface FetchContext extends ReceiveContext {
+  /**
+   * The topic of this endpoint, which becomes `event.topic`: `bookings`, `listings` or `messages`. Default: the topic
+   * that `topicFrom` finds in the URL.
+   */
+  readonly topic?: string | undefined;
+}
+
+export interface WaitingContext {
+  readonly waitUntil: NonNullable<ReceiveContext["waitUntil"]>;
+}
+
+/** Accepts `null`, because some frameworks pass `null` if they have no context. */
+export function hasWaitUntil(context: ReceiveContext | null | undefined): context is WaitingContext {
+  return typeof context?.waitUntil === "function";
+}
+
+/** Answers a web `Request`. Never rejects. */
+export async function fetchWith(
+  receive: (request: ReceiveRequest, context?: ReceiveContext) => Promise<ReceiveResult>,
+  request: Request,
+  context: FetchContext | undefined,
+): Promise<Response> {
+  const { method, url, headers } = request;
+  const body = request.bodyUsed ? lockedStream() : request.body;
+  const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
+  return new Response(result.body, { status: result.status, headers: result.headers });
+}
+
+/**
+ * Returns a locked stream, which stands for a body that was already read. `request.body` does not suffice: in some
+ * runtimes, it looks like an unread, empty stream.
+ */
+function lockedStream(): ReadableStream {
+  const stream = new ReadableStream();
+  stream.getReader();
+  return stream;
+}
+
+/** Handles the due events while the context keeps the process alive. Never throws. */
+export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): void {
+  const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
+  const pushed = queue.push().catch(failed);
+  try {
+    // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
+    context.waitUntil(pushed);
+  } catch (error) {
+    // Do not throw: the event is recorded, so the answer must be 200.
+    failed(error);
+  }
+}
