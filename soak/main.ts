@@ -1,5 +1,6 @@
 // Measures figures that take minutes. `npm run soak` runs all parts. `npm run soak -- forged` runs one of them. `npm
-// run soak -- --events 5000 --stores sqlite` makes a short endurance run.
+// run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
+// plays some of the situations, and `--outage 60` makes their outages last 60 s.
 import { parseArgs } from "node:util";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
@@ -10,7 +11,12 @@ const STORES: readonly StoreName[] = ["sqlite", "postgres", "redis", "mysql"];
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { events: { type: "string" }, stores: { type: "string" } },
+  options: {
+    events: { type: "string" },
+    stores: { type: "string" },
+    groups: { type: "string" },
+    outage: { type: "string" },
+  },
 });
 const events = Number(values.events ?? 200_000);
 if (!Number.isSafeInteger(events) || events < 1)
@@ -25,7 +31,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
     title: "Bursts, duplicates, outages and killed processes",
     run: () => endurance(stores, events),
   },
-  forged: { title: "How long a genuine event waits among forged ones", run: forged },
+  forged: {
+    title: "How long a genuine event waits beside forged and unreadable ones, and after outages",
+    run: () => forged(values.groups?.split(","), values.outage ? Number(values.outage) * 1000 : undefined),
+  },
 };
 
 const isEndurance = values.events !== undefined || values.stores !== undefined;

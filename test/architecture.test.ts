@@ -19,7 +19,7 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   adapters: ["webhooks"],
   otel: ["client", "queue", "stores", "webhooks"],
   reconcile: ["client", "models", "queue", "stores", "webhooks"],
-  console: ["adapters", "stores", "webhooks"],
+  console: ["adapters", "models", "stores", "webhooks"],
   sandbox: ["adapters", "client", "console", "models"],
   testing: ["client", "models", "sandbox", "stores", "webhooks"],
   cli: ["adapters", "client", "console", "models", "reconcile", "sandbox", "stores", "testing", "webhooks"],

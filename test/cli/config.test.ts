@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { masked } from "../../src/cli/commands/config.ts";
+import { maskedUrl } from "../../src/client/urls.ts";
 import { cli, platform, serve } from "./support.ts";
 
 const url = "https://example.com/hooks?key=s3cret";
@@ -163,5 +163,5 @@ test.each([
   ["https://example.com/hooks#s3cret", "https://example.com/hooks"],
   ["https://example.com/hooks", "https://example.com/hooks"],
 ])("%s is masked as %s", (given, shown) => {
-  expect(masked(given)).toBe(shown);
+  expect(maskedUrl(given)).toBe(shown);
 });

@@ -138,6 +138,63 @@ describe("stayhook copy", () => {
     await copied.close();
   });
 
+  const event = { ref: "booking:A1", source: "webhook" as const, topic: null, notification: null };
+  const timestamp = "2026-05-01T12:00:00.000Z";
+  const done = { state: "done" as const, type: "unknown", entry: { duration: 1 } };
+
+  test("fails if the app records during the copy", async () => {
+    const folder = directory();
+    const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
+    const store = sqliteStore(from);
+    onTestFinished(() => store.close());
+    const add = (name: string, count: number) =>
+      Promise.all(
+        Array.from({ length: count }, (_, n) => store.add({ ...event, eventId: `${name} ${n}`, timestamp })),
+      );
+    await add("old", 3000);
+    let ended = false;
+    const copying = cli(["copy", "--from", from, "--to", to]).finally(() => {
+      ended = true;
+    });
+    for (let round = 0; !ended && round < 10_000; round += 1) {
+      await add(`new ${round}`, 1);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+    const { code, stdout, stderr } = await copying;
+    expect([code, stdout]).toEqual([1, ""]);
+    expect(stderr).toMatch(/--from changed during the copy.*Stop the app, empty the store of --to/);
+  });
+
+  test.each([
+    ["an event", undefined, /already had the event a, which differs .* empty the store of --to/],
+    [
+      "a record",
+      { snapshot: { status: "Confirmed", fields: {} }, changed: true },
+      /already had the snapshot of booking:A1, which differs/,
+    ],
+  ])("fails at a second run if %s has changed since the first", async (_, record, message) => {
+    const folder = directory();
+    const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];
+    const store = sqliteStore(from);
+    onTestFinished(() => store.close());
+    const handle = async (eventId: string, status: string) => {
+      await store.add({ ...event, eventId, timestamp });
+      const [claim] = await store.claim({ limit: 1, leaseDuration: LONG });
+      const written = record && { ...record, snapshot: { ...record.snapshot, status } };
+      await store.settle(claim!, { ...done, record: written });
+    };
+    if (record) await handle("before", "Request");
+    else await store.add({ ...event, eventId: "a", timestamp });
+    expect(await cli(["copy", "--from", from, "--to", to])).toMatchObject({ code: 0 });
+    if (record) await handle("after", "Confirmed");
+    else {
+      const [claim] = await store.claim({ limit: 1, leaseDuration: LONG });
+      await store.settle(claim!, done);
+    }
+    const { code, stderr } = await cli(["copy", "--from", from, "--to", to]);
+    expect([code, stderr]).toEqual([1, expect.stringMatching(message)]);
+  });
+
   test("names a source that is missing", async () => {
     const stderr = expect.stringMatching(/no file missing\.db.*--from/);
     expect(await cli("copy --from missing.db --to b.db")).toMatchObject({ code: 4, stderr });

@@ -51,7 +51,7 @@ export const records = fc.record({
 });
 
 /** Makes a record as the platform sends it, and as the client must return it. */
-export function recordOf({
+export function sentAndGiven({
   kind,
   status,
   digits,

@@ -10,8 +10,8 @@ import {
   kinds,
   layers,
   type Path,
-  recordOf,
   records,
+  sentAndGiven,
   wrap,
 } from "./answer-forms.ts";
 import {
@@ -53,7 +53,7 @@ describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, 
   it("the client gives the same record", async () => {
     await check(
       fc.asyncProperty(records, envelopes, async (record, envelope) => {
-        const { sent, given } = recordOf(record);
+        const { sent, given } = sentAndGiven(record);
         const read = await ask(record.kind, { json: wrap(sent, envelope).json });
         expect(read).toEqual(given);
         if (record.kind === "booking" && record.dates[0] && record.dates[0] !== "soon")
@@ -67,7 +67,7 @@ describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, 
     await check(
       fc.asyncProperty(records, envelopes, fc.constantFrom(...flaws), async (record, envelope, flaw) => {
         const { kind } = record;
-        const { sent } = recordOf({ ...record, further: [] });
+        const { sent } = sentAndGiven({ ...record, further: [] });
         const second = kind === "config" ? "endpoints" : "status";
         const field = flaw.endsWith("identity") || flaw === "other" ? identities[kind] : second;
         let flawed: unknown = { ...sent, [field]: kind === "booking" ? "HX3K8" : 8 };
@@ -90,7 +90,7 @@ describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, 
   it("a record within three wrappers is not found", async () => {
     await check(
       fc.asyncProperty(records, fc.tuple(layers, layers, layers), async (record, wrappers) => {
-        const { sent } = recordOf({ ...record, further: [] });
+        const { sent } = sentAndGiven({ ...record, further: [] });
         const { json } = wrap(sent, { wrappers, arrayAt: undefined });
         expect(await outcomeOf(record.kind, { json })).toBe("ResponseValidationError");
       }),
@@ -314,6 +314,9 @@ describe("a write of the webhook configuration", () => {
     [{ json: { status: "saved", code: 0, message: "ok" } }],
     [{ json: { one: config, other: { ...config, isActive: false } } }],
     [{ json: { error: {}, errors: [] } }],
+    [{ json: { error: null, Error: false, ERROR: "" } }],
+    [{ json: { error_code: 0, errorCode: "OK", result: "saved", Success: 1, failed: false } }],
+    [{ json: { data: { id: 7, status: 3, code: 12, state: "active", error: null } } }],
     [{ text: "<html></html>", status: 202 }],
     [{ text: '{"isActive":' }],
   ])("resolves to undefined if the answer shows no configuration: %j", async (reply) => {
@@ -340,6 +343,28 @@ describe("a write of the webhook configuration", () => {
     [{ code: 500 }, 'the body reports a failure: {"code":500}'],
     [{ statusCode: "503", data: null }, 'the body reports a failure: {"statusCode":"503"}'],
     [{ data: { id: 1 }, error: "limit reached" }, "limit reached"],
+    ...[
+      { Success: false },
+      { SUCCESS: "False" },
+      { is_success: 0 },
+      { Error: "limit" },
+      { error_message: "limit" },
+      { ErrorMessage: "limit" },
+      { error_code: 17 },
+      { ErrorCode: "LIMIT" },
+      { err_code: "E1" },
+      { result: "error" },
+      { Result: "FAILED" },
+      { status_code: 500 },
+      { Status: "Error" },
+      { failed: true },
+      { has_errors: true },
+      { data: { error: "limit" } },
+      { Data: { Errors: [{ code: 7 }] } },
+      { result: { Success: false } },
+      { response: { data: { error_code: 17 } } },
+      { payload: { status: 503 } },
+    ].map((json): [object, string] => [json, `the body reports a failure: ${JSON.stringify(json)}`]),
   ])("rejects if a 2xx answer reports a failure: %j", async (json, detail) => {
     for (const error of await writes({ json, status: 201 })) {
       expect(error).toMatchObject({ name: "APIError", status: 201, body: json });

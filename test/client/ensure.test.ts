@@ -140,10 +140,8 @@ describe("ensure", () => {
   it.each<[string, Reply, string]>([
     ["create", { status: 404 }, "created"],
     ["update", { json: current }, "updated"],
-  ])("gives the configuration that a %s answers, or else reads it back", async (_, first, action) => {
+  ])("reads the configuration back after a %s", async (_, first, action) => {
     const held = { isActive: true, endpoints: { bookings }, version: 9 };
-    const shown = await ensuring([first], undefined, { json: held });
-    expect(shown).toMatchObject({ outcome: { action, config: held }, requests: 2 });
     const back = await ensuring([first], undefined, undefined, { json: held });
     expect(back).toMatchObject({ outcome: { action, config: held }, requests: 3 });
     const gone = await ensuring([first], undefined, undefined, { status: 404 });
@@ -153,6 +151,69 @@ describe("ensure", () => {
     });
     const json = { ok: false };
     expect((await ensuring([first], undefined, { json })).outcome).toMatchObject({ status: 200, body: json });
+  });
+
+  describe("if the platform keeps another configuration", () => {
+    const asked = { bookings: "https://hooks.example/new?key=asked-secret", listings: null };
+    const old = { bookings: "https://hooks.example/old?key=older-secret", listings };
+    const kept = { isActive: false, endpoints: old };
+
+    it.each<[string, (request: Received) => Reply]>([
+      ["204", () => ({ status: 204 })],
+      ["200 without a body", () => ({})],
+      ["200 with what it keeps", () => ({ json: kept })],
+      ["200 with what it got", ({ body }) => ({ text: body })],
+    ])("rejects with what it asked for and what it read: %s", async (_, answer) => {
+      const server = await platform((request) =>
+        request.method === "GET" ? { json: kept } : answer(request),
+      );
+      const error = await rejection(clientOf(server).webhookConfig.ensure({ endpoints: asked }));
+      expect(error.name).toBe("ResponseValidationError");
+      expect(error.issues).toEqual([
+        { path: ["isActive"], message: "ensure() asked for true, but the platform has false" },
+        {
+          path: ["endpoints", "bookings"],
+          message:
+            "ensure() asked for https://hooks.example/new?key=***, but the platform has https://hooks.example/old?key=***",
+        },
+        {
+          path: ["endpoints", "listings"],
+          message: `ensure() asked for no URL, but the platform has ${listings}`,
+        },
+      ]);
+      for (const { message } of error.issues as { message: string }[])
+        expect(error.message).toContain(message);
+      expect(JSON.stringify(error)).not.toMatch(/(asked|older)-secret/);
+      expect(server.requests.map(({ method }) => method)).toEqual(["GET", "PUT", "GET", "GET"]);
+    });
+
+    it("reads once more: another machine of the platform may not have the write yet", async () => {
+      const wanted = { isActive: true, endpoints: { bookings } };
+      const answers = [{ json: kept }, { status: 204 }, { json: kept }, { json: wanted }];
+      const server = await platform(answers);
+      const ensured = await clientOf(server).webhookConfig.ensure({ endpoints: { bookings } });
+      expect(ensured).toEqual({ action: "updated", config: wanted });
+      expect(server.requests).toHaveLength(4);
+    });
+
+    it("tells two URLs apart that differ only in their secrets", async () => {
+      const server = await platform(({ method }) => (method === "GET" ? { json: kept } : { status: 204 }));
+      const endpoints = { bookings: old.bookings.replace("older", "newer") };
+      const error = await rejection(clientOf(server).webhookConfig.ensure({ isActive: false, endpoints }));
+      expect(error.message).toContain(
+        "the platform has https://hooks.example/old?key=*** with another secret",
+      );
+    });
+
+    it("does not compare a topic that was left out", async () => {
+      const server = await platform(({ method }, index) => {
+        const json = { isActive: true, endpoints: { bookings, ...(index === 0 ? { listings } : {}) } };
+        return method === "GET" ? { json: index === 0 ? { ...json, isActive: false } : json } : {};
+      });
+      expect(await clientOf(server).webhookConfig.ensure({ endpoints: { bookings } })).toMatchObject({
+        action: "updated",
+      });
+    });
   });
 
   it.each([
@@ -201,7 +262,7 @@ describe("ensure", () => {
       method === "GET" ? (reads++ === 0 ? { status: 404 } : { json: current }) : { status: 204 },
     );
     const { webhookConfig } = clientOf(server);
-    await webhookConfig.ensure({ endpoints: { bookings } }, { headers: { "x-a": "b" } });
+    await webhookConfig.ensure({ endpoints: { listings } }, { headers: { "x-a": "b" } });
     expect(server.requests.map(({ headers }) => headers["x-a"])).toEqual(["b", "b", "b"]);
     const aborted = webhookConfig.ensure({ endpoints: {} }, { signal: AbortSignal.abort() });
     expect((await rejection(aborted)).name).toBe("AbortError");

@@ -1,8 +1,8 @@
 import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { knownTypes } from "../../src/console/event-filter.ts";
+import { readFilter } from "../../src/console/event-filter.ts";
 import { storeConsole } from "../../src/console/inbox.ts";
-import { eventTypes } from "../../src/webhooks/events.ts";
+import { eventTypes } from "../../src/models/event-types.ts";
 import { cli, directory, fileStore } from "../cli/support.ts";
 
 /** Makes a file with an event of a booking and one of a listing, and the file's console. */
@@ -22,7 +22,10 @@ async function recorded() {
 }
 
 test("the types of a filter are those of events", () => {
-  expect(knownTypes.toSorted()).toEqual(eventTypes.toSorted());
+  const types = [...eventTypes, "booking.timer.door-code"];
+  const read = (type: string) => readFilter((field) => (field === "type" ? type : undefined));
+  expect(types.map(read)).toEqual(types.map((type) => ({ filter: { type }, problems: [] })));
+  expect(read("booking.Other").problems).not.toEqual([]);
 });
 
 const options = { receivedAfter: "since", receivedBefore: "until" } as const;

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
 import { createWebhookHandler, forwardTo, InvalidArgumentError } from "stayhook";
 import { createConsole } from "stayhook/console";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
@@ -171,6 +173,20 @@ describe("personal data", () => {
     );
   });
 });
+
+test.each(["127.0.0.1/ops?x=", "127.0.0.1?event=1#", "127.0.0.1#", "127.0.0.1\\ops", "user@127.0.0.1"])(
+  "a Host that would steer the URL is refused, and authorize does not see it: %s",
+  async (host) => {
+    const authorize = vi.fn(() => true);
+    const { url } = await parked({ authorize });
+    const asked = request(url, { headers: { host } });
+    asked.end();
+    const [answer] = (await once(asked, "response")) as [IncomingMessage];
+    answer.resume();
+    expect(answer.statusCode).toBe(400);
+    expect(authorize).not.toHaveBeenCalled();
+  },
+);
 
 describe("a form from elsewhere is refused", () => {
   test("without the token, with a wrong one, and without the cookie", async () => {

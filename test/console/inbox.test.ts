@@ -35,6 +35,25 @@ describe("the list", () => {
     expect(plain(await page(""))).toMatch(/parked booking\.Cancelled booking:BAD callback/);
   });
 
+  test("shows the first line of an error, without what may have personal data", async () => {
+    const { handle, receive, platform, webhooks, page } = await served();
+    await handle("BAD", "Cancelled");
+    const callback = plain(await page(""));
+    expect(callback).toMatch(/booking:BAD callback .* Error /);
+    expect(callback).not.toContain("the calendar is closed");
+    expect(plain(await page("?personal=1"))).toContain("Error: the calendar is closed");
+    platform.answer("LOST", { status: 403, body: { message: "not for Ann Lee" } });
+    const eventId = await receive({ bookingCode: "LOST" });
+    await webhooks.drain();
+    for (const query of ["", `?event=${eventId}`]) {
+      const platformError = plain(await page(query));
+      expect(platformError).toContain("PermissionDeniedError: GET /v2/bookings/LOST was answered with 403 ");
+      expect(platformError).not.toContain("Ann Lee");
+    }
+    expect(plain(await page(`?event=${eventId}`))).toContain("The rest of the error is hidden");
+    expect(plain(await page("?personal=1"))).toContain("was answered with 403: not for Ann Lee");
+  });
+
   // test/console/event-filter.test.ts has each form that the value of a field may have.
   test("is filtered by the query, field by field", async () => {
     const { handle, listed } = await served();

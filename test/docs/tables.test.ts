@@ -6,7 +6,7 @@ import * as stayhook from "stayhook";
 import ts from "typescript";
 import { expect, test } from "vitest";
 import { parseDuration } from "../../src/duration.ts";
-import { eventTypes } from "../../src/webhooks/events.ts";
+import { eventTypes } from "../../src/models/event-types.ts";
 import { checkOptions } from "../../src/webhooks/options.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -15,10 +15,21 @@ const textOf = (page: string): string => readFileSync(join(root, "docs", page), 
 /** Returns the rows of the page's table whose header begins with `head`, split into cells. */
 function rowsOf(page: string, head: string): string[][] {
   const text = textOf(page);
-  const table = text.slice(text.indexOf(`\n| ${head} `)).split("\n\n")[0] ?? "";
-  const rows = table.trim().split("\n").slice(2);
+  const rows = rowsIn(text.slice(text.indexOf(`\n| ${head} `)).trim());
   expect(rows, `${page}: ${head}`).not.toEqual([]);
+  return rows;
+}
+
+/** @param table - begins with the header of the table */
+function rowsIn(table: string): string[][] {
+  const rows = (table.split("\n\n")[0] ?? "").trim().split("\n").slice(2);
   return rows.map((row) => row.split(" | ").map((cell) => cell.replace(/^\| | \|$/g, "").trim()));
+}
+
+/** Returns the rows of all tables of the page whose header begins with `head`. */
+function allRowsOf(page: string, head: string): string[][] {
+  const tables = textOf(page).split(`\n| ${head} `).slice(1);
+  return tables.flatMap((table) => rowsIn(table));
 }
 
 const codes = (text = "") => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code ?? "");
@@ -52,7 +63,7 @@ test("the fields that events have", () => {
 });
 
 test("all options of the handler, with their defaults", () => {
-  const rows = rowsOf("handler.md", "Option");
+  const rows = allRowsOf("handler.md", "Option");
   const options = membersOf("src/webhooks/options.ts", "WebhookHandlerOptions");
   expect(names(rows).sort()).toEqual([...options].sort());
   const store = stayhook.memoryStore();

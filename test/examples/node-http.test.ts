@@ -14,8 +14,14 @@ test("decides, and has nothing to do for what it has no callback for", {
   await subscribe(sandbox, example);
   const { bookingCode } = await sandbox.bookings.request();
   await example.said(new RegExp(`^decide on ${bookingCode} by \\d{4}-\\d\\d-\\d\\dT`, "m"));
-  await sandbox.bookings.decline(bookingCode);
-  await example.said("nothing to do for booking.Declined");
+  const begun = await sandbox.bookings.create({ status: "Initiated" });
+  const notification = {
+    eventId: crypto.randomUUID(),
+    timestamp: new Date(),
+    bookingCode: begun.bookingCode,
+  };
+  expect(await sandbox.send(notification)).toMatchObject({ status: 200 });
+  await example.said("nothing to do for booking.Initiated");
 });
 
 test("knows after a kill -9 what it has handled", { timeout: 2 * PATIENCE }, async () => {

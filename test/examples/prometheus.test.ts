@@ -51,7 +51,7 @@ const observations: Observation[] = [
   { kind: "missed", ref: attempt.ref, changes: {} },
   { kind: "drift", isActive: false, topics: [] },
   { kind: "silent", lastReceivedAt: undefined },
-  { kind: "resumed" },
+  { kind: "resumed", scope: "everything" },
 ];
 
 async function measured() {
@@ -62,6 +62,7 @@ async function measured() {
   const health = vi.fn(async () => ({
     ...{ state: "paused" as const, counts, oldestWaitingAge: 42, lastReceivedAt: new Date(5000) },
     ...{ pausedSince: new Date(0), pauseReason: "503" },
+    ...{ pauseScope: "everything" as const, pauseRef: "booking:HX3K9" },
   }));
   const setGauges = createGauges(registry, { health });
   await setGauges();

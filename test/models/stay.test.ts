@@ -28,6 +28,8 @@ describe("stay", () => {
     [20260701, 20260704, 3],
     ["2026-07-01T24:00", "2026-07-04 15:00 CET", 3],
     [String(day("2026-07-01")), String(day("2026-07-04") * 1000), 3],
+    ["2026-07-01T15", "2026-07-04T11:00:00+01:00[Europe/Lisbon]", 3],
+    ["2026-07-01+02:00", "2026-07-04T11Z", 3],
     ["2026-03-28", "2026-03-30", 2],
     ["2025-12-31", "2026-12-31", 365],
   ])("of %j to %j is %j nights", (checkIn, checkOut, nights) => {
@@ -42,10 +44,26 @@ describe("stay", () => {
 
   it("names a date that is absent, wrong or not after the other one", () => {
     const refused = (checkIn: unknown, checkOut: unknown) => refusal(() => stay({ checkIn, checkOut }));
-    for (const absent of [undefined, null]) expect(refused(absent, "2026-07-04")).toBe("checkIn: is absent");
+    for (const absent of [undefined, null])
+      expect(refused(absent, "2026-07-04")).toBe(
+        "checkIn: is absent. Does the platform send checkIn, and does your model of a booking keep it?",
+      );
     for (const wrong of [
       ...["", "soon", "2026-02-30", "2026-7-1", "2026/07-01", "01/07/2026", "2026/02/30", "2026-07-011"],
       ...["2026-07-01T25:00", "2026-07-01 24:01", "20260701T1560", { date: "2026-07-01" }, Number.NaN, 1e300],
+      ...[
+        "2026-07-01T15:00:00+25:99",
+        "2026-07-01T15:00:00+01:60",
+        "2026-07-01 or later",
+        "2026-07-01 - 2026-07-04",
+      ],
+      ...[
+        "2026-07-01T15:00 (tentative)",
+        "2026-07-01Tsoon",
+        "2026-07-01 soon",
+        "2026-07-01T15:00Z?",
+        "2026-07-01T25",
+      ],
       ...[20_635, 20261301, 20260701.5, 99_999_999, -20260701, 0],
     ])
       expect(refused(wrong, "2026-07-04"), String(wrong)).toMatch(/^checkIn: must be a date/);

@@ -385,6 +385,22 @@ describe("the metrics", () => {
   });
 });
 
+test("show what this process pauses", async () => {
+  const { points, webhooks, deliver, platform } = await subscriber();
+  platform.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 429 }]);
+  const paused = async () =>
+    Object.fromEntries(
+      (await points("stayhook.paused")).map(({ attributes, value }) => [
+        attributes["stayhook.pause.scope"],
+        value,
+      ]),
+    );
+  expect(await paused()).toEqual({ everything: 0, bookings: 0, listings: 0 });
+  await deliver(eventId, "LIMITED");
+  await webhooks.drain();
+  expect(await paused()).toEqual({ everything: 1, bookings: 0, listings: 0 });
+});
+
 test("without an SDK, no event has a traceparent", async () => {
   const { webhooks, store, deliver } = await subscriber({ telemetry: telemetry() });
   await deliver(eventId, "GONE");

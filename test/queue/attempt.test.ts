@@ -3,6 +3,7 @@ import { InvalidWriteError } from "../../src/errors.ts";
 import { safeBackoff } from "../../src/queue/retries.ts";
 import type { WorkResult } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import { lazyQuery } from "../support/lazy-query.ts";
 import {
   advance,
   callbackFailed,
@@ -106,7 +107,7 @@ describe("a failed callback", () => {
 test.each<[what: string, result: WorkResult<never>, backoff: number, wait: number]>([
   ["follows the backoff if one record is unreadable", outOfReach(), HOUR, HOUR],
   ["is Retry-After if it is longer", outOfReach(10 * MINUTE), SECOND, 10 * MINUTE],
-  ["is a minute at most in a pause, but Retry-After", outOfReach(1), HOUR, MINUTE],
+  ["is half a minute at most in a pause, but Retry-After", outOfReach(1), HOUR, MINUTE / 2],
   ["is 15 minutes at most if Retry-After is a day", outOfReach(DAY), 1, 15 * MINUTE],
   ["is 5 years at most after a failure", callbackFailed, 1e300, 1826 * DAY],
   ["is 5 years at most in an outage", outOfReach(), 1e300, 1826 * DAY],
@@ -463,6 +464,7 @@ describe("writes that go with the end of an event", () => {
       },
     },
     { what: "rejects", write: () => Promise.reject(constraint) },
+    { what: "is a lazy query that fails", write: () => lazyQuery(() => Promise.reject(constraint)) },
     {
       what: "is refused by the store",
       write: () => {},

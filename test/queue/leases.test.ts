@@ -224,13 +224,13 @@ describe("a lease", () => {
     const claim = late(async () => {
       if (!isSlow) return;
       isSlow = false;
-      await sleep(31 * SECOND);
-      await store.claim({ limit: 1, leaseDuration: 30 * SECOND });
+      await sleep(11 * SECOND);
+      await store.claim({ limit: 1, leaseDuration: 10 * SECOND });
     });
-    const { ran, kinds } = await startedQueue(["a"], { store, alter: { claim } });
-    await advance(31 * SECOND);
+    const { ran, kinds } = await startedQueue(["a"], { store, leaseDuration: 10 * SECOND, alter: { claim } });
+    await advance(11 * SECOND);
     expect(ran).toEqual([]);
-    await advance(31 * SECOND);
+    await advance(11 * SECOND);
     expect([ran, kinds()]).toEqual([["a"], ["done"]]);
   });
 

@@ -6,6 +6,7 @@ import type {
   Backoff,
   Policy,
   QueueObservation,
+  ReadWitness,
   StartedObservation,
   Work,
   WorkContext,
@@ -86,8 +87,15 @@ export function queueOf({
   alter = {},
   store: own = memoryStore(),
   backoff = defaultBackoff,
+  readWitness,
   ...policy
-}: { work?: TestWork; alter?: Altered; store?: EventStore; backoff?: Backoff } & Partial<Policy> = {}) {
+}: {
+  readWitness?: ReadWitness | undefined;
+  work?: TestWork;
+  alter?: Altered;
+  store?: EventStore;
+  backoff?: Backoff;
+} & Partial<Policy> = {}) {
   const started: StartedObservation[] = [];
   const observed: Exclude<QueueObservation, StartedObservation>[] = [];
   const logged: string[] = [];
@@ -104,6 +112,7 @@ export function queueOf({
   const queue = new Queue<never>({
     store,
     work: worker,
+    readWitness,
     policy: {
       concurrency: 10,
       maxAttempts: 12,

@@ -58,7 +58,12 @@ describe("changes of tracked fields", () => {
     const { listingId } = await sandbox.listings.create({ status: "Published" });
     expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 1 });
     expect(observations("failed")).toMatchObject([
-      { ref: `listing:${listingId}`, error: new Error("no such field") },
+      {
+        ref: `listing:${listingId}`,
+        error: expect.objectContaining({
+          message: `track.listing threw for listing:${listingId}: Error: no such field`,
+        }),
+      },
     ]);
   });
 

@@ -4,7 +4,8 @@ import { storeContract } from "../../src/stores/contract/store-contract.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
-import { DONE, eventOf, RETRY } from "./event.ts";
+import { lazyQuery } from "../support/lazy-query.ts";
+import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
 
 describe.each([
   ["memoryStore", () => memoryStore() as EventStore<unknown>],
@@ -68,6 +69,23 @@ describe("transaction", () => {
     else expect(await settled).toBe(true);
     expect(calendar).toEqual(end === "fails" ? [] : ["night"]);
     expect(await store.claim({ limit: 1, leaseDuration: 1000 })).toHaveLength(end === "fails" ? 1 : 0);
+  });
+
+  test("awaits a lazy query, which is no promise, before the transaction commits", async () => {
+    const calendar: string[] = [];
+    const store = memoryStore<string[]>({
+      transaction: async (run) => {
+        const notes: string[] = [];
+        await run(notes);
+        calendar.push(...notes);
+      },
+    });
+    await store.add(event("1", "booking:A"));
+    const [claim] = await store.claim(CLAIM);
+    const night = (tx: string[], name: string) => lazyQuery(() => tx.push(name));
+    const writes = ["first", "second"].map((name) => (tx: string[]) => night(tx, name));
+    expect(await store.settle(claim!, { ...DONE, writes })).toBe(true);
+    expect(calendar).toEqual(["first", "second"]);
   });
 
   test("rolls back if the lease was lost while the writes ran", async () => {
@@ -209,6 +227,48 @@ describe("time", () => {
     for (const id of ["1", "2"]) await store.add(event(id, "booking:A"));
     expect(await store.claim({ limit: 5, leaseDuration: 0 })).toHaveLength(1);
   });
+});
+
+test("100,000 fired timers take no other done event's place", async () => {
+  const store = memoryStore();
+  const seenAt = new Date("2026-03-01T10:00:00.000Z");
+  const timers = Array.from({ length: 100_000 }, (_, index) => ({
+    ...event(`stayhook:timer:${index}`, "booking:T"),
+    ...({
+      source: "timer",
+      state: "done",
+      attempts: 1,
+      receivedAt: seenAt,
+      dueAt: null,
+      doneAt: seenAt,
+    } as const),
+    ...{ traceparent: null, type: null, reason: null, history: [] },
+  }));
+  const snapshot = { status: "Confirmed", fields: {} };
+  await store.restore({ events: timers, snapshots: [{ ref: "booking:T", snapshot, sequence: 1, seenAt }] });
+  await store.add(event("1", "booking:A"));
+  const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+  expect(await store.settle(claim!, DONE)).toBe(true);
+  expect(await store.add(event("1", "booking:A"))).toBe("duplicate");
+  expect(await store.snapshotOf("booking:A")).toMatchObject({ snapshot: DONE.record.snapshot, sequence: 1 });
+  expect(await store.counts()).toMatchObject({ done: 100_001 });
+});
+
+test("the oldest done event makes room for the 100,001st", async () => {
+  const store = memoryStore();
+  const endedAt = new Date("2026-03-01T10:00:00.000Z");
+  const done = Array.from({ length: 100_000 }, (_, index) => ({
+    ...event(String(index), "booking:A"),
+    ...({ state: "done", attempts: 1, receivedAt: endedAt, dueAt: null, doneAt: endedAt } as const),
+    ...{ traceparent: null, type: null, reason: null, history: [] },
+  }));
+  await store.restore({ events: done, snapshots: [] });
+  await store.add(event("new", "booking:B"));
+  const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+  await store.settle(claim!, DONE);
+  expect(await store.get("0")).toBeUndefined();
+  expect(await store.get("1")).toMatchObject({ state: "done" });
+  expect(await store.get("new")).toMatchObject({ state: "done" });
 });
 
 test("prune rejects the state pending, and deletes no waiting event", async () => {

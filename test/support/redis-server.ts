@@ -1,6 +1,6 @@
 /** Finds or starts the Redis server for the tests. This file needs no test runner. */
 import { spawn } from "node:child_process";
-import { mkdtempSync } from "node:fs";
+import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
@@ -37,6 +37,31 @@ export async function startOwnRedis({
     url: `redis://${asked < 0 ? "" : `:${args[asked + 1]}@`}127.0.0.1:${port}`,
     directory,
     run: () => spawn(program, settings, { stdio: "ignore" }),
+    answers,
+  });
+}
+
+/** Starts a sentinel, which replaces the primary named `main` after it has not answered for a second. */
+export async function startSentinel(primary: string): Promise<OwnServer | undefined> {
+  const program = installed(["redis-server"]);
+  if (program === undefined) return undefined;
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-sentinel-"));
+  const [port, file] = [await freePort(), join(directory, "sentinel.conf")];
+  const { hostname, port: watched } = new URL(primary);
+  writeFileSync(
+    file,
+    `port ${port}
+bind 127.0.0.1
+dir ${directory}
+sentinel monitor main ${hostname} ${watched} 1
+sentinel down-after-milliseconds main 1000
+sentinel failover-timeout main 5000
+`,
+  );
+  return ownServer({
+    url: `redis://127.0.0.1:${port}`,
+    directory,
+    run: () => spawn(program, [file, "--sentinel"], { stdio: "ignore" }),
     answers,
   });
 }

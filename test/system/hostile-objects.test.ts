@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import type { ReceiveContext } from "../../src/webhooks/handler.ts";
+import type { ReceiveContext } from "../../src/webhooks/request-context.ts";
 import { handlerOf, notificationOf } from "../webhooks/support.ts";
 
 /** Makes a handler that only receives. `receive` takes any value, and `recorded` counts the events. */

@@ -18,7 +18,7 @@ export interface Attack {
 
 type Bytes = Uint8Array | string;
 
-const LIMIT = 65_536;
+const LIMIT = 16_384;
 const crlf = "\r\n";
 const bytesOf = (...parts: Bytes[]): Buffer =>
   Buffer.concat(parts.map((part) => Buffer.from(part as string)));

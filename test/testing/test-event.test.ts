@@ -222,9 +222,13 @@ describe("timers", () => {
     const at = new Date(Date.now() - 1000);
     const { sandbox, webhooks, seen } = start();
     const { bookingCode } = await sandbox.bookings.create({ status: "Confirmed" });
+    const timestamp = new Date().toISOString();
+    const notification = { eventId: crypto.randomUUID(), timestamp, bookingCode, listingId: null };
+    await sandbox.send(notification, { url: "https://subscriber.example/" });
+    await webhooks.drain();
     await webhooks.timers(`booking:${bookingCode}`).set("door-code", at);
     await webhooks.drain();
-    const [real] = seen;
+    const real = seen.at(-1);
     const { booking, receivedAt } = real!;
     const made = make("booking.timer.door-code", { booking, timer: { at }, receivedAt });
     const plain = (event: WebhookEvent) => ({

@@ -19,11 +19,11 @@ const DAY = 24 * HOUR;
 
 // The defaults in the table in docs/handler.md. Other tests check the effect of each option.
 describe("the default", () => {
-  test("a body has 65,536 bytes at most", async () => {
+  test("a body has 16,384 bytes at most", async () => {
     const { deliver } = handlerOf();
     const padded = (length: number) => JSON.stringify(notificationOf()).padEnd(length);
-    expect((await deliver(padded(65_536))).status).toBe(200);
-    expect((await deliver(padded(65_537))).status).toBe(413);
+    expect((await deliver(padded(16_384))).status).toBe(200);
+    expect((await deliver(padded(16_385))).status).toBe(413);
   });
 
   test.each([

@@ -12,11 +12,14 @@ import {
   type Listing,
   type ListingEvent,
   type ListingStatusEvent,
+  type MemoryStore,
   type MessageWebhookEvent,
   memoryStore,
   type PreviousRecord,
   type RecordTimers,
   StayhookClient,
+  stayChange,
+  type TimerOptions,
   type Transactional,
   type UnknownEvent,
   type WebhookCallbacks,
@@ -235,6 +238,59 @@ describe("atomically", () => {
     });
   });
 
+  test("memoryStore infers the tx of an ORM's transaction", () => {
+    interface Trx {
+      insert(row: string): PromiseLike<number>;
+    }
+    type Callback<T> = (trx: Trx) => Promise<T>;
+    const drizzle = {} as { transaction<T>(callback: Callback<T>, options?: object): Promise<T> };
+    const kysely = {} as { transaction(): { execute<T>(callback: Callback<T>): Promise<T> } };
+    const knex = {} as {
+      // biome-ignore lint/suspicious/noConfusingVoidType: as knex declares it
+      transaction<T>(callback: (trx: Trx) => Promise<T> | void, options?: { readOnly: boolean }): Promise<T>;
+      transaction(options?: { readOnly: boolean }): Promise<Trx>;
+    };
+    const stores = [
+      memoryStore({ transaction: (run) => drizzle.transaction(run) }),
+      memoryStore({ transaction: (run) => drizzle.transaction(run, { level: "serializable" }) }),
+      memoryStore({ transaction: (run) => kysely.transaction().execute(run) }),
+      memoryStore({ transaction: (run) => knex.transaction(async (trx) => run(trx)) }),
+      memoryStore({ transaction: async (run) => await drizzle.transaction(async (trx) => await run(trx)) }),
+    ];
+    expectTypeOf(stores).toEqualTypeOf<MemoryStore<Trx>[]>();
+    createWebhookHandler({
+      client,
+      store: memoryStore({ transaction: (run) => drizzle.transaction(run) }),
+      on: {
+        "booking.Confirmed": ({ booking, atomically }) =>
+          atomically((tx) => {
+            expectTypeOf(tx).toEqualTypeOf<Trx>();
+            return tx.insert(booking.bookingCode);
+          }),
+      },
+    });
+  });
+
+  test("memoryStore takes a transaction that names its tx, and returns nothing", () => {
+    const database = {} as DatabaseSync;
+    const store = memoryStore<DatabaseSync>({
+      transaction: (run) => {
+        database.exec("BEGIN");
+        run(database);
+        database.exec("COMMIT");
+      },
+    });
+    const annotated = memoryStore({
+      transaction: async (run: (tx: string[]) => void | Promise<void>) => {
+        await run([]);
+      },
+    });
+    expectTypeOf(store).toEqualTypeOf<MemoryStore<DatabaseSync>>();
+    expectTypeOf(annotated).toEqualTypeOf<MemoryStore<string[]>>();
+    expectTypeOf(memoryStore()).toEqualTypeOf<MemoryStore>();
+    expectTypeOf(memoryStore({ transaction: undefined })).toEqualTypeOf<MemoryStore>();
+  });
+
   test("a store with transactions serves where one without is asked for", () => {
     expectTypeOf(database).toExtend<EventStore>();
   });
@@ -443,7 +499,9 @@ describe("timers", () => {
       store,
       on: {
         "booking.Confirmed": ({ timers, timer }) => {
-          expectTypeOf<Parameters<typeof timers.set>>().toEqualTypeOf<[name: string, at: Date]>();
+          expectTypeOf<Parameters<typeof timers.set>>().toEqualTypeOf<
+            [name: string, at: Date, options?: TimerOptions | undefined]
+          >();
           expectTypeOf<Parameters<typeof timers.clear>>().toEqualTypeOf<[name?: string | undefined]>();
           expectTypeOf(timer).toEqualTypeOf<undefined>();
         },
@@ -481,6 +539,25 @@ describe("timers", () => {
       }
     };
     createWebhookHandler({ client, store, on: { fallback: look } });
+  });
+
+  test("`booking` and `listing` get every event of a record but its timers, and `EventOf` names them", () => {
+    const webhooks = createWebhookHandler({
+      client,
+      store,
+      on: {
+        booking: (event) => {
+          expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
+          expectTypeOf(event.timer).toEqualTypeOf<undefined>();
+          expectTypeOf(stayChange(event).to?.listingId).toEqualTypeOf<number | undefined>();
+          if (event.type === "booking.Request")
+            expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
+        },
+        listing: (event) => expectTypeOf(event.listing.listingId).toEqualTypeOf<number>(),
+      },
+    });
+    type OfBooking = EventOf<typeof webhooks, "booking">;
+    expectTypeOf<OfBooking["type"]>().toEqualTypeOf<Extract<keyof WebhookEventMap, `booking.${string}`>>();
   });
 
   test("only a handler with an EventStore has timers", () => {

@@ -17,6 +17,8 @@ describe("health", () => {
       lastReceivedAt: undefined,
       pausedSince: undefined,
       pauseReason: undefined,
+      pauseScope: undefined,
+      pauseRef: undefined,
     });
     await deliver(notificationOf());
     await advance(90_000);
@@ -33,7 +35,7 @@ describe("health", () => {
     expect((await webhooks.health()).lastReceivedAt).toBeUndefined();
   });
 
-  test("says since when and why it is paused, and stopped when closed", async () => {
+  test("says what is paused, since when, why and by which record, and stopped when closed", async () => {
     const { deliver, webhooks, platform } = handlerOf();
     platform.answer("*", { status: 401 });
     await deliver(notificationOf({ bookingCode: "A1" }));
@@ -43,6 +45,8 @@ describe("health", () => {
       state: "paused",
       pausedSince: NOW,
       pauseReason: expect.stringContaining("AuthenticationError"),
+      pauseScope: "everything",
+      pauseRef: "booking:A1",
     });
     platform.booking("A1", "Confirmed");
     await advance(60_000);
@@ -72,6 +76,23 @@ describe("health", () => {
       state: "unavailable",
       error: { message: expect.stringMatching(/10000 ms/) },
     });
+  });
+
+  test("is unavailable while the store does not answer claims, though it counts", async () => {
+    const store = memoryStore();
+    const claim = vi.spyOn(store, "claim").mockReturnValue(new Promise(() => {}));
+    const { webhooks, logger } = handlerOf({ store });
+    webhooks.start();
+    await advance(31_000);
+    expect(await webhooks.health()).toEqual({
+      state: "unavailable",
+      error: expect.objectContaining({ message: "The store did not answer claim() within 30000 ms." }),
+    });
+    expect(logger.lines.join()).toContain("the store failed");
+    claim.mockRestore();
+    await advance(31_000);
+    expect((await webhooks.health()).state).toBe("running");
+    await webhooks.close();
   });
 
   test("with forwardTo reports this process only", async () => {
@@ -122,6 +143,39 @@ test("above maxBacklog, notifications are answered 503 until events are discarde
   await store.discard({ state: "pending" });
   await advance(1_001);
   expect((await deliver(notificationOf())).status).toBe(200);
+});
+
+test("a count that never ends holds notifications up for 10 s, and is asked for again", async () => {
+  const store = memoryStore();
+  const counts = vi.spyOn(store, "counts").mockReturnValueOnce(new Promise(() => {}));
+  const { deliver, webhooks, logger } = handlerOf({ store, autoStart: false, maxBacklog: 2 });
+  const first = deliver(notificationOf());
+  await advance(1000);
+  const second = deliver(notificationOf());
+  await advance(9_000);
+  expect([(await first).status, (await second).status]).toEqual([503, 200]);
+  expect(logger.lines.join()).toContain("the store did not answer counts() within 10000 ms");
+  const statuses: number[] = [];
+  for (let n = 0; n < 3; n += 1) {
+    statuses.push((await deliver(notificationOf())).status);
+    await advance(1_001);
+  }
+  expect(statuses).toEqual([200, 200, 503]);
+  expect(await webhooks.health()).toMatchObject({ counts: { pending: 3 } });
+  counts.mockRestore();
+});
+
+test("drain keeps its time although the query for silence hangs", async () => {
+  const store = memoryStore();
+  const { webhooks, deliver, platform } = handlerOf({ store, autoStart: false, silentAfter: HOUR });
+  platform.booking("A1", "Confirmed");
+  await deliver(notificationOf({ bookingCode: "A1" }));
+  // The first claim reads the time of the last notification, too.
+  await webhooks.ready();
+  vi.spyOn(store, "lastReceivedAt").mockReturnValue(new Promise(() => {}));
+  const drained = webhooks.drain({ timeout: 3000 });
+  await advance(3000);
+  expect(await drained).toEqual({ done: 1, failed: 0 });
 });
 
 describe("silentAfter", () => {

@@ -141,7 +141,7 @@ describe("a timer", () => {
     expect(seen).toMatchObject([
       {
         type: "booking.timer.door-code",
-        eventId: "stayhook:timer:booking:A1:door-code",
+        eventId: "stayhook:timer:booking:A1:door-code:2026-05-01T13:00:00.000Z",
         source: "timer",
         status: "Confirmed",
         booking: { bookingCode: "A1", guestName: "Ada" },
@@ -199,6 +199,114 @@ describe("a timer", () => {
   });
 });
 
+describe("clear forgets a timer that has fired", () => {
+  test.each<[string, (t: EventTimers) => void]>([
+    ["by its name", (t) => t.clear("door-code")],
+    ["with all timers", (t) => t.clear()],
+  ])(
+    "%s: after a cancellation and a new confirmation for the same dates, it fires again",
+    async (_, clear) => {
+      const it = withTimers(({ timers }) => timers.set("door-code", at(1)), {
+        on: { "booking.Cancelled": ({ timers }) => clear(timers) },
+      });
+      await it.deliver();
+      await advance(2 * HOUR);
+      expect(it.fired.length).toBe(1);
+      it.platform.booking("A1", "Cancelled");
+      await it.deliver();
+      expect(await it.list()).toEqual([]);
+      it.platform.booking("A1", "Confirmed");
+      await it.deliver();
+      await advance(MINUTE);
+      expect(it.fired).toMatchObject([{ at: at(1) }, { at: at(1), now: at(2) }]);
+    },
+  );
+
+  test("outside of a callback, too", async () => {
+    const it = withTimers();
+    await it.deliver();
+    await it.timers.set("door-code", at(1));
+    await advance(2 * HOUR);
+    await it.timers.clear();
+    expect(await it.list()).toEqual([]);
+    await it.timers.set("door-code", at(1));
+    await advance(MINUTE);
+    expect(it.fired.length).toBe(2);
+  });
+});
+
+describe('ifPassed: "skip"', () => {
+  test("sets nothing for a time that has passed, and sets one to come", async () => {
+    const it = withTimers(({ timers }) => {
+      timers.set("door-code", at(-1), { ifPassed: "skip" });
+      timers.set("arrival-mail", at(1), { ifPassed: "skip" });
+    });
+    await it.deliver();
+    await advance(2 * HOUR);
+    expect(it.fired.map(({ name }) => name)).toEqual(["arrival-mail"]);
+    await it.timers.set("door-code", at(-1), { ifPassed: "skip" });
+    await advance(MINUTE);
+    expect(it.fired.length).toBe(1);
+  });
+
+  test.each([true, false])(
+    "deletes a timer that waits for another time (in a callback: %s)",
+    async (inside) => {
+      let act: (timers: EventTimers) => void = (timers) => timers.set("door-code", at(9));
+      const it = withTimers(({ timers }) => act(timers));
+      await it.deliver();
+      act = (timers) => timers.set("door-code", at(-1), { ifPassed: "skip" });
+      if (inside) await it.deliver();
+      else await it.timers.set("door-code", at(-1), { ifPassed: "skip" });
+      expect(await it.list()).toEqual([]);
+      await advance(10 * HOUR);
+      expect(it.fired).toEqual([]);
+    },
+  );
+
+  test("leaves a timer of the same time that has not fired yet", async () => {
+    const it = withTimers(({ timers }) => timers.set("door-code", at(1), { ifPassed: "skip" }), {
+      concurrency: 1,
+      on: {
+        "booking.timer.arrival-mail": async ({ timers }) => {
+          await new Promise((resolve) => setTimeout(resolve, 2 * MINUTE));
+          timers.set("door-code", at(1), { ifPassed: "skip" });
+        },
+      },
+    });
+    await it.deliver();
+    await it.timers.set("arrival-mail", new Date(at(1).getTime() - MINUTE));
+    await advance(2 * HOUR);
+    expect(it.fired).toMatchObject([{ name: "door-code", at: at(1) }]);
+  });
+
+  test("a misspelt option is refused", async () => {
+    const it = withTimers();
+    const options = { ifPassed: "never" } as unknown as { ifPassed: "skip" };
+    await expect(it.timers.set("door-code", at(1), options)).rejects.toThrow('must be "fire" or "skip"');
+    const misspelt = { ifPast: "skip" } as object;
+    await expect(it.timers.set("door-code", at(1), misspelt)).rejects.toThrow("ifPast");
+  });
+});
+
+test("list gives all timers, however many", async () => {
+  const it = withTimers();
+  const count = 1203;
+  for (let n = 0; n < count; n += 1) {
+    const name = `t-${n}`;
+    const event = {
+      eventId: `stayhook:timer:booking:A1:${name}`,
+      ref: "booking:A1",
+      source: "timer",
+      topic: null,
+    };
+    const notification = JSON.stringify({ name });
+    const timestamp = at(n).toISOString();
+    await it.store.add({ ...event, source: "timer", timestamp, notification }, { dueIn: HOUR });
+  }
+  expect(new Set((await it.list()).map(({ name }) => name)).size).toBe(count);
+});
+
 describe("set and clear in one attempt", () => {
   test.each<[string, (timers: EventTimers) => void, Date | undefined]>([
     ["set, clear", (t) => [t.set("door-code", at(2)), t.clear("door-code")], undefined],
@@ -227,17 +335,18 @@ describe("set and clear in one attempt", () => {
     expect(await list()).toEqual([scheduled("door-code", at(9))]);
   });
 
-  test("clear keeps a timer that has fired, so that the same time does not fire it again", async () => {
-    const { deliver, fired, list } = withTimers(({ timers }) => {
+  test("clear and set in one attempt change nothing if the time is that of a timer that has fired", async () => {
+    const it = withTimers(({ timers }) => {
       timers.clear();
       timers.set("door-code", at(1));
     });
-    await deliver();
+    await it.deliver();
+    await advance(2 * HOUR);
+    expect(it.fired.length).toBe(1);
+    await it.deliver();
     await advance(HOUR);
-    await deliver();
-    await advance(HOUR);
-    expect(fired).toHaveLength(1);
-    expect(await list()).toEqual([{ name: "door-code", at: at(1), state: "done" }]);
+    expect(it.fired.length).toBe(1);
+    expect(await it.list()).toMatchObject([{ name: "door-code", at: at(1), state: "done" }]);
   });
 
   test("both throw after the callback has returned, and in process(), which has no store", async () => {
@@ -316,6 +425,85 @@ test.each<[what: string, act: (timers: EventTimers, runs: number) => unknown, ti
   await advance(24 * HOUR);
   expect(times).toEqual(expected);
   expect(await list()).toEqual([{ name: "door-code", at: expected.at(-1), state: "done" }]);
+});
+
+test.each<[what: string, act: (timers: EventTimers) => void]>([
+  ["clear()", (t) => t.clear()],
+  ["clear() by its name", (t) => t.clear("door-code")],
+])("after %s in a timer's own callback, the same time can be set again", async (_, act) => {
+  let runs = 0;
+  const { store, deliver, list, fired } = await booked(1, {
+    on: {
+      "booking.timer.door-code": ({ timers, eventId }) => {
+        runs += 1;
+        fired.push(eventId as never);
+        if (runs === 1) act(timers);
+      },
+    },
+  });
+  await advance(2 * HOUR);
+  const id = "stayhook:timer:booking:A1:door-code:2026-05-01T13:00:00.000Z";
+  expect(await list()).toEqual([{ name: "door-code", at: at(1), state: "done" }]);
+  expect(await store.get(id)).toMatchObject({ eventId: id, state: "done" });
+  expect((await store.list({ eventId: id, limit: 9 })).map(({ eventId }) => eventId)).toEqual([id]);
+  for (let times = 0; times < 3; times += 1) {
+    await deliver();
+    await advance(HOUR);
+  }
+  expect(fired).toEqual([id, id]);
+  expect(await store.replay({ eventId: id })).toBe(1);
+  await advance(HOUR);
+  expect(fired).toEqual([id, id, id]);
+});
+
+describe("a timer that was set from outside, while the first event of its booking waits,", () => {
+  /** The first event of A1 fails `fails` times. Meanwhile a timer is set from outside, whose time has passed. */
+  async function setEarly(status: string, fails: number, options?: Options) {
+    const order: string[] = [];
+    const tried = (name: string) => (event: { timers: EventTimers; attempt: number }) => {
+      order.push(`${name} ${event.attempt}`);
+      if (name !== "timer" && event.attempt <= fails) throw new Error("no");
+      if (name === "Cancelled") event.timers.clear();
+    };
+    const on = {
+      "booking.Confirmed": tried("Confirmed"),
+      "booking.Cancelled": tried("Cancelled"),
+      "booking.timer.door-code": tried("timer"),
+    };
+    const it = withTimers(undefined, { ...retried, ...options, on });
+    it.platform.booking("A1", status);
+    await it.deliver();
+    await it.timers.set("door-code", at(-1));
+    await advance(HOUR);
+    return { ...it, order };
+  }
+
+  test("is cleared by it", async () => {
+    const { order, list } = await setEarly("Cancelled", 2);
+    expect(order).toEqual(["Cancelled 1", "Cancelled 2", "Cancelled 3"]);
+    expect(await list()).toEqual([]);
+  });
+
+  test("fires after it, without a counted attempt", async () => {
+    const { order, store } = await setEarly("Confirmed", 2);
+    expect(order).toEqual(["Confirmed 1", "Confirmed 2", "Confirmed 3", "timer 1"]);
+    const [timer] = await store.list({ source: "timer", limit: 1 });
+    expect(timer).toMatchObject({ state: "done", attempts: 1 });
+  });
+
+  test("fires after it is parked", async () => {
+    const { order } = await setEarly("Cancelled", 3);
+    expect(order).toEqual(["Cancelled 1", "Cancelled 2", "Cancelled 3", "timer 1"]);
+  });
+
+  test("fires at once if there is no such event", async () => {
+    const it = withTimers();
+    it.webhooks.start();
+    await it.timers.set("door-code", at(-1));
+    await it.timers.set("arrival-mail", at(-1));
+    await advance(1);
+    expect(it.fired.map(({ name }) => name)).toEqual(["door-code", "arrival-mail"]);
+  });
 });
 
 describe("a change that nobody notified comes before a timer", () => {

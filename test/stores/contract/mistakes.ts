@@ -49,6 +49,36 @@ const listing =
 
 /** Stores with one mistake each, and the case that must fail for it. */
 export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: string }> = {
+  "gives all firings of a timer one id": {
+    wrap: showing((event) => ({ ...event, eventId: event.eventId.replace(/:2026.*Z$/, "") })),
+    fails:
+      "timer: a timer has an id of its own for each time that was set, and `get` takes the timer's id, too",
+  },
+  "takes the id of an earlier firing for the timer": {
+    wrap: (store) => ({
+      discard: (filter) => store.discard({ ...filter, eventId: filter.eventId?.replace(/:2026.*Z$/, "") }),
+    }),
+    fails:
+      "timer: `list`, `replay`, `discard`, `remove` and `claim` take the id of a firing, but not that of an earlier firing",
+  },
+  "keeps the attempts of earlier firings": {
+    wrap: (store) => {
+      const earlier = new Map<string, StoredEvent["history"]>();
+      const keyOf = (eventId: string) => eventId.replace(/:2026.*Z$/, "");
+      return {
+        async add(event, options) {
+          const known = await store.get(event.eventId);
+          if (known) earlier.set(keyOf(event.eventId), known.history);
+          return store.add(event, options);
+        },
+        async get(eventId) {
+          const event = await store.get(eventId);
+          return event && { ...event, history: [...(earlier.get(keyOf(eventId)) ?? []), ...event.history] };
+        },
+      };
+    },
+    fails: "timer: the history of a timer has the attempts of one firing",
+  },
   "adds an event twice in concurrent calls": {
     // Reads first and writes later, like a SELECT and an INSERT without a unique key.
     wrap: (store) => {
@@ -270,7 +300,7 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "lease: a second `settle` returns false once the record is claimed again",
+    fails: "lease: a second `settle` returns true until the event itself is claimed again",
   },
   "records no events with the end of an attempt": {
     wrap: recording(() => []),
@@ -297,7 +327,8 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return store.remove(ref, what);
       },
     }),
-    fails: "remove: `remove` deletes the timers of a record, or its events by their ids, and no done event",
+    fails:
+      "remove: `remove` deletes the timers of a record, or its events by their ids, and no other done event",
   },
   "does not remove an event whose lease has ended": {
     wrap: (store) => ({
@@ -581,6 +612,22 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
       claim: async (options) => (await store.claim(options)).map((claim) => ({ ...claim, replayed: false })),
     }),
     fails: "replay: a done or parked event can be replayed",
+  },
+  "keeps the notification of a done event without a record": {
+    wrap: (store) => {
+      const texts = new Map<string, string | null>();
+      return {
+        add: (event, options) => {
+          texts.set(event.eventId, event.notification);
+          return store.add(event, options);
+        },
+        async get(eventId) {
+          const event = await store.get(eventId);
+          return event && { ...event, notification: texts.get(eventId) ?? event.notification };
+        },
+      };
+    },
+    fails: "settle: an event without a record loses its notification when it is done or discarded",
   },
   "returns no previous snapshot": {
     wrap: (store) => ({

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { ClaimedEvent, Write } from "../../../src/stores/event-store.ts";
+import { lazyQuery } from "../../support/lazy-query.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";
 
@@ -49,7 +50,7 @@ function noted(write: Write<unknown>) {
   };
   return {
     errors,
-    write: (tx: unknown): void | Promise<void> => {
+    write: (tx: unknown): unknown => {
       try {
         const writing = write(tx);
         return writing instanceof Promise ? writing.catch(failed) : writing;
@@ -121,6 +122,28 @@ describeEvery(
       expect(other).toBe(true);
       expect(await nights()).toEqual(["known", "other"]);
       expect(await store.counts()).toMatchObject({ done: 1, processing: 1 });
+    });
+
+    test("a lazy query, which is no promise, runs in the transaction, or is refused and does not run", async () => {
+      const { store, settle, run, nights } = await claimed(kind, 1);
+      let began = false;
+      const write = (tx: unknown) =>
+        lazyQuery(() => {
+          began = true;
+          return run("INSERT INTO nights VALUES ('lazy', 1)")(tx);
+        });
+      if (kind.name === "SQLite") {
+        expect(await errorOf(settle(0, write))).toMatchObject({
+          name: "InvalidWriteError",
+          message: expect.stringContaining("returned a promise or a lazy query"),
+        });
+        await sleep(0);
+        expect([began, await nights()]).toEqual([false, []]);
+      } else {
+        expect(await settle(0, write)).toBe(true);
+        expect([began, await nights()]).toEqual([true, ["lazy"]]);
+        expect(await store.counts()).toMatchObject({ done: 1 });
+      }
     });
 
     test("the writes do not run if the lease was lost, or has ended the event", async () => {

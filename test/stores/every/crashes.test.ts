@@ -109,6 +109,19 @@ describeEvery(
       await expectOnce();
     });
 
+    test("two workers that receive and handle events of the same records handle each event once", async () => {
+      const { start, rows, expectOnce } = await created(kind, 0);
+      const answered: string[] = [];
+      const receives = Array.from({ length: 2 }, () => Array.from({ length: 200 }, () => randomUUID()));
+      const workers = receives.map((ids) => start({ receives: ids }));
+      for (const { child } of workers) child.on("message", (id) => answered.push(String(id)));
+      for (const { ended } of workers) expect(await ended).toEqual(ENDED);
+      const ids = receives.flat();
+      expect(answered.filter((id) => id !== "started").sort()).toEqual(ids.toSorted());
+      expect(await rows("begun")).toEqual(ids.toSorted());
+      await expectOnce(ids);
+    });
+
     test(`kill -9 at random moments loses no event that was answered with 200, seed ${SEED}`, async () => {
       const { store, sql, start, rows, done, expectOnce } = await created(kind, 0);
       const answered = new Set<string>();

@@ -148,6 +148,25 @@ describeEvery(
       expect(await store.claim(CLAIM)).toHaveLength(1);
     });
 
+    test("new adds that share a statement say `added`, also if its answer was lost", async () => {
+      const { proxy, store, direct } = await behindProxy(kind);
+      await store.add(eventOf("booking:first"));
+      for (let nth = 1, wasLost = true; wasLost; nth += 1) {
+        await answers(store);
+        const { lost, forget } = proxy.loseAnswer(nth);
+        const events = [eventOf("booking:A"), eventOf("booking:B"), eventOf(null)];
+        expect(await Promise.all(events.map((event) => store.add(event)))).toEqual(Array(3).fill("added"));
+        forget();
+        wasLost = await lost;
+        expect(await store.add(events[0]!)).toBe("duplicate");
+        expect(await direct.add(events[1]!)).toBe("duplicate");
+      }
+      const listed = await direct.list({ limit: 1000 });
+      expect(await direct.claim(CLAIM)).toHaveLength(
+        new Set(listed.map(({ ref, eventId }) => ref ?? eventId)).size,
+      );
+    });
+
     test("a subscriber is woken again after its connection was cut", async () => {
       const { proxy, store, direct } = await behindProxy(kind);
       const woken = vi.fn();

@@ -47,7 +47,6 @@ test.each([
   ["oldParked", "stayhook_events_parked (done_at<?)"],
   ["pruneSnapshots", "stayhook_records_seen (seen_at<?)"],
   ["erase", "stayhook_events_record (<expr>=? AND <expr>=?)"],
-  ["claimedSince", "stayhook_events_record (<expr>=? AND <expr>=?)"],
   ["oldestWaiting", "stayhook_events_waiting (state=?"],
   ["oldestWaiting", "stayhook_events_scheduled (due_at<?)"],
   ["scheduledDue", "stayhook_events_scheduled (due_at<?)"],

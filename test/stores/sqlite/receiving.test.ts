@@ -19,7 +19,14 @@ function received(on: WebhookCallbacks<Booking, Listing, DatabaseSync> = {}) {
     accessToken: "token",
     fetch: async () => Response.json({ bookingCode: "HM1", status: "Confirmed" }),
   });
-  const webhooks = createWebhookHandler({ client, store, on, logger: () => {}, autoStart: false });
+  const webhooks = createWebhookHandler({
+    client,
+    store,
+    on,
+    logger: () => {},
+    autoStart: false,
+    maxBodyBytes: 65_536,
+  });
   const receive = async (text = "", eventId = eventOf().eventId) => {
     const body = JSON.stringify({ eventId, bookingCode: "HM1", timestamp: "2026-03-01T10:00:00Z", text });
     return (await webhooks.receive({ method: "POST", url: "/", headers: {}, body })).status;

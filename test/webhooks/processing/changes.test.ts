@@ -106,7 +106,7 @@ describe("an event tells what changed", () => {
         clientOf: shortOf,
         track: { booking: (booking) => ({ fields: Object.keys(booking).join() }) },
       });
-      expect(record?.snapshot.fields).toEqual({ fields: "bookingCode,status", checkOut: "2026-07-04" });
+      expect(record?.snapshot.fields).toEqual({ fields: "bookingCode,status", ...nights });
     });
   });
 
@@ -137,10 +137,10 @@ describe("an event tells what changed", () => {
     expect(await deploy({ guests: 2, pets: 2 })).toMatchObject({ changes: { pets: { from: 1, to: 2 } } });
   });
 
-  test("a checkOut that is not tracked is stored for the reconciler, and changes nothing", async () => {
+  test("a stay that is not tracked is stored for the reconciler and `stayChange`, and changes nothing", async () => {
     const track = { booking: () => ({ guests: 2 }) };
     const { events, record } = await play([nights, { ...nights, checkOut: "2026-07-09" }], { track });
-    expect(record?.snapshot.fields).toEqual({ guests: 2, checkOut: "2026-07-09" });
+    expect(record?.snapshot.fields).toEqual({ guests: 2, ...nights, checkOut: "2026-07-09" });
     expect(record?.sequence).toBe(1);
     expect(events[0]?.changes).toEqual({
       status: { from: undefined, to: "Confirmed" },
@@ -158,7 +158,7 @@ describe("a track function", () => {
       () => {
         throw new Error("no such field");
       },
-      /Error: no such field/,
+      /^StayhookError: track\.booking threw for booking:\S+: Error: no such field$/,
     ],
     ["gives NaN", () => ({ price: Number.NaN }), /track\.booking returned NaN for the field "price"/],
     ["gives Infinity", () => ({ price: Number.POSITIVE_INFINITY }), /returned Infinity/],

@@ -57,9 +57,9 @@ describe("the callback for a status", () => {
       const { deliver, logger } = await withStatus(status, { on: { "booking.Confirmed": () => {} } });
       await deliver(notificationOf({ bookingCode: "A1" }));
       await advance();
-      const told = (key: string) =>
-        `stayhook: the platform sent the status \`${status}\`, which this version does not know; handle it with ${key}`;
-      expect(logger.lines).toEqual([told("booking.unknown"), told("listing.unknown")]);
+      const told = (kind: string) =>
+        `stayhook: the platform sent the status \`${status}\`, which this version does not know, and no callback handles it. Add ${kind}.unknown, or ${kind} for all events of a ${kind}`;
+      expect(logger.lines).toEqual([told("booking"), told("listing")]);
     },
   );
 
@@ -73,6 +73,13 @@ describe("the callback for a status", () => {
       expect(logger.lines).toEqual([]);
     },
   );
+
+  test("that is unknown is no warning if `booking` or `listing` handles it", async () => {
+    const [booking, listing] = [vi.fn(), vi.fn()];
+    const { logger } = await withStatus("Paused", { on: { booking, listing } });
+    expect([booking, listing].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
+    expect(logger.lines).toEqual([]);
+  });
 
   test("gets the time of the recording and the number of the attempt, without the outages before", async () => {
     const callback = vi.fn().mockRejectedValueOnce(new Error("no"));

@@ -42,6 +42,32 @@ describe("a recent answer", () => {
     expect(new Set(events.map(({ booking }) => booking)).size).toBe(20);
   });
 
+  test("is no read that succeeded, so it does not lift the limit on refused reads", async () => {
+    const { webhooks, platform, deliver } = handlerOf({ autoStart: false, recheckAfter: false });
+    platform.booking("A1", "Confirmed");
+    const add = async (count: number, code: (n: number) => string) => {
+      for (let n = 0; n < count; n += 1) await deliver(notificationOf({ bookingCode: code(n) }));
+      await advance(1);
+    };
+    const drain = async (seconds: number) => {
+      const drained = webhooks.drain();
+      await advance(seconds * 1000);
+      await drained;
+    };
+    await add(20, (n) => `forged ${n}`);
+    await drain(2);
+    await add(50, () => "A1");
+    await drain(10);
+    expect(platform.reads.filter((code) => code === "A1")).toHaveLength(1);
+    const before = platform.reads.length;
+    await add(200, (n) => `forged again ${n}`);
+    const drained = webhooks.drain();
+    await advance(1000);
+    expect(platform.reads.length - before).toBeLessThanOrEqual(50);
+    await advance(10_000);
+    await drained;
+  });
+
   test("does not serve an event that was recorded after the read began", async () => {
     const { webhooks, platform, add } = await waiting(1);
     await webhooks.drain();

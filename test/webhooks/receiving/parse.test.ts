@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { nearest } from "../../../src/option-names.ts";
 import { parseBody } from "../../../src/webhooks/receiving/parse.ts";
 import { bookingNotification, bytesOf } from "./receiver.ts";
 
@@ -30,9 +31,12 @@ const references = fc.oneof(
 );
 
 const known = ["eventId", "timestamp", "bookingCode", "listingId"];
+/** A key that looks like a misspelt one causes a doubt. test/models/notification.test.ts has those. */
+const isFurther = (key: string) =>
+  !known.includes(key) && nearest(key, ["bookingCode", "listingId"]) === undefined;
 const further = fc
   .dictionary(fc.string({ unit: "binary" }), fc.jsonValue({ stringUnit: "binary", maxDepth: 5 }))
-  .map((fields) => Object.fromEntries(Object.entries(fields).filter(([key]) => !known.includes(key))));
+  .map((fields) => Object.fromEntries(Object.entries(fields).filter(([key]) => isFurther(key))));
 const topic = fc.option(fc.constantFrom("bookings", "listings"), { nil: undefined });
 
 /** Formats in which the same JSON may arrive. */

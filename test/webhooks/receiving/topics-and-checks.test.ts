@@ -174,16 +174,68 @@ describe("a backlog", () => {
 
   it("is counted once for many requests, and no request waits for a count that is renewed", async () => {
     const { count, counts } = backlogOf(() => 0);
-    expect(await Promise.all([counts.isAbove(10), counts.isAbove(10)])).toEqual([false, false]);
+    const add = vi.fn(async () => "added" as const);
+    expect(await Promise.all([counts.addBelow(10, add), counts.addBelow(10, add)])).toEqual([
+      "added",
+      "added",
+    ]);
     expect(count).toHaveBeenCalledTimes(1);
     await vi.advanceTimersByTimeAsync(900);
-    expect(counts.isAbove(10)).toBe(false);
+    void counts.addBelow(10, add);
+    expect(add).toHaveBeenCalledTimes(3);
     expect(count).toHaveBeenCalledTimes(2);
+  });
+
+  it("counts what a burst adds before the store has counted it", async () => {
+    const store: string[] = [];
+    // Each call of the store takes longer than the burst.
+    const slowly = () => new Promise((resolve) => setTimeout(resolve, 50));
+    const counts = new StoreCounts({
+      counts: async () => {
+        const pending = store.length;
+        await slowly();
+        return { ...none, pending };
+      },
+      oldestWaiting: async () => undefined,
+    });
+    const { receive } = harness({
+      counts,
+      maxBacklog: 100,
+      add: async ({ eventId }) => {
+        await slowly();
+        if (store.includes(eventId)) return "duplicate";
+        store.push(eventId);
+        return "added";
+      },
+    });
+    const send = (n: number) => {
+      const eventId = `00000000-0000-4000-8000-${String(n).padStart(12, "0")}`;
+      const body = JSON.stringify({ ...bookingNotification, eventId });
+      return receive({ method: "POST", url: "/hooks", headers: {}, body });
+    };
+    // Two of the counted events wait already, and duplicates fill no place.
+    const answers = Array.from({ length: 500 }, (_, n) => send(n < 40 ? 0 : n));
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(store.length).toBeGreaterThan(50);
+    expect(store.length).toBeLessThanOrEqual(99);
+    const later = Array.from({ length: 500 }, (_, n) => send(500 + n));
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(store.length).toBe(99);
+    const statuses = (await Promise.all([...answers, ...later])).map(({ result }) => result.status);
+    expect(new Set(statuses)).toEqual(new Set([200, 503]));
+    // The store handles all of them, so that there is room for more than the limit within a second.
+    store.length = 0;
+    for (let n = 0; n < 300; n += 1) {
+      const answer = send(2000 + n);
+      await vi.advanceTimersByTimeAsync(101);
+      expect((await answer).result.status).toBe(200);
+      store.length = 0;
+    }
   });
 
   it("is not counted without a limit", () => {
     const { count, counts } = backlogOf(() => 0);
-    expect(counts.isAbove(Number.POSITIVE_INFINITY)).toBe(false);
+    void counts.addBelow(Number.POSITIVE_INFINITY, async () => "added");
     expect(count).not.toHaveBeenCalled();
   });
 

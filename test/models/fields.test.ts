@@ -20,8 +20,8 @@ function page(): string {
   const list = (statuses: readonly string[]) => statuses.map((status) => `\`${status}\``).join(", ");
   return `# Fields of bookings and listings
 
-This page lists the fields that stayhook knows. Bookings and listings also have all other fields that the platform
-sends. To give these other fields types, pass a model to the client. Without a model, read the other fields with
+Read this page to find a field of a booking or listing. Records also have all other fields that the platform sends. To
+give these fields types, pass a model to the client. Without a model, read them with
 \`booking as Booking & Record<string, unknown>\`. A test makes this page from the models.
 
 ## Booking

@@ -1,0 +1,345 @@
+// Plays every order of three changes with stays whose timers have fired, and compares what each app keeps right with what
+// the platform shows: open doors, door codes, mails and cleanings.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { type BookingStay, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
+import type { Reconciler } from "stayhook/reconcile";
+import { createSandbox, type Sandbox } from "stayhook/testing";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { createStays } from "../../examples/at-a-time/stays.ts";
+
+const HOUR = 3_600_000;
+const DAY = 24 * HOUR;
+const ZONE = "Etc/UTC";
+const SECRET = "a secret of many letters";
+const midnight = Math.floor(Date.now() / DAY) * DAY;
+const day = (n: number) => new Date(midnight + n * DAY).toISOString().slice(0, 10);
+
+interface Record {
+  readonly bookingCode: string;
+  status: string;
+  listingId: number;
+  checkIn: string;
+  checkOut: string;
+}
+
+/** A change at the platform. `told`: a notification follows; else the reconciler has to find the change. */
+interface Change {
+  readonly name: string;
+  readonly told: boolean;
+  apply(booking: Record): void;
+}
+
+const changes: readonly Change[] = [
+  { name: "another listing", told: true, apply: (booking) => void booking.listingId++ },
+  { name: "another listing, untold", told: false, apply: (booking) => void booking.listingId++ },
+  {
+    name: "five days later",
+    told: true,
+    apply: (booking) => Object.assign(booking, { checkIn: day(16), checkOut: day(19) }),
+  },
+  {
+    name: "earlier, untold",
+    told: false,
+    apply: (booking) => Object.assign(booking, { checkIn: day(9), checkOut: day(13) }),
+  },
+  {
+    name: "check-out today",
+    told: true,
+    apply: (booking) => Object.assign(booking, { checkIn: day(10), checkOut: day(12) }),
+  },
+  { name: "cancelled", told: true, apply: (booking) => Object.assign(booking, { status: "Cancelled" }) },
+  { name: "declined", told: true, apply: (booking) => Object.assign(booking, { status: "Declined" }) },
+  { name: "confirmed", told: true, apply: (booking) => Object.assign(booking, { status: "Confirmed" }) },
+  {
+    name: "a status of tomorrow",
+    told: true,
+    apply: (booking) => Object.assign(booking, { status: "CheckedIn" }),
+  },
+];
+
+/** One booking, the changes that it goes through, and whether its stay holds. */
+interface Story {
+  readonly booking: Record;
+  readonly steps: readonly Change[];
+  holds: boolean;
+}
+
+function everyOrder(): Story[] {
+  const orders = changes.flatMap((one) =>
+    changes.flatMap((other) => changes.map((third) => [one, other, third] as const)),
+  );
+  return orders
+    .filter((steps) => new Set(steps).size === steps.length)
+    .map((steps, number) => ({
+      booking: {
+        bookingCode: `B${number}`,
+        status: "Confirmed",
+        listingId: 1000 + 10 * number,
+        checkIn: day(10),
+        checkOut: day(14),
+      },
+      steps,
+      holds: true,
+    }));
+}
+
+/** The times of the apps: the door opens at 15:00 and closes at 11:00. */
+const isInHouse = ({ booking, holds }: Story, now: number) =>
+  holds && Date.parse(booking.checkIn) + 15 * HOUR <= now && now < Date.parse(booking.checkOut) + 11 * HOUR;
+
+interface App {
+  readonly webhooks: Pick<WebhookHandler, "fetch" | "drain" | "health">;
+  readonly reconciler: Pick<Reconciler, "run">;
+}
+
+/** The platform: a sandbox that delivers, and answers with the bookings of the stories. */
+function platformOf(stories: readonly Story[]) {
+  const sandbox = createSandbox({ seed: 1 });
+  onTestFinished(() => sandbox.close());
+  const byCode = new Map(stories.map(({ booking }) => [booking.bookingCode, booking]));
+  const answer = async (input: string | URL | Request, init?: RequestInit) => {
+    const url = input instanceof Request ? input.url : String(input);
+    const booking = byCode.get(/\/bookings\/([^/?]+)/.exec(url)?.[1] ?? "");
+    return booking ? Response.json(booking) : sandbox.fetch(input as string, init);
+  };
+  return { sandbox, answer };
+}
+
+const notify = (sandbox: Sandbox, { bookingCode }: Record) =>
+  sandbox.send({ eventId: crypto.randomUUID(), timestamp: new Date(), bookingCode, listingId: null });
+
+async function handled({ webhooks }: App): Promise<void> {
+  for (let round = 0; round < 400; round++) {
+    await webhooks.drain();
+    const { counts } = await webhooks.health();
+    if (counts && counts.pending + counts.processing + counts.retrying === 0) return;
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  throw new Error("events wait for too long");
+}
+
+/** Plays each step of all stories at once, and calls `compare` after each. */
+async function play(
+  stories: readonly Story[],
+  sandbox: Sandbox,
+  app: App,
+  compare: (told: string) => void,
+): Promise<void> {
+  for (const step of [0, 1, 2]) {
+    await Promise.all(
+      stories.map(async (story) => {
+        const change = story.steps[step]!;
+        change.apply(story.booking);
+        if (story.booking.status !== "CheckedIn") story.holds = story.booking.status === "Confirmed";
+        if (change.told) await notify(sandbox, story.booking);
+      }),
+    );
+    await handled(app);
+    expect((await app.reconciler.run()).incomplete).toBeUndefined();
+    await handled(app);
+    compare(`after step ${step + 1}`);
+  }
+}
+
+const orderOf = ({ steps }: Story) => steps.map(({ name }) => name).join(", then ");
+
+test("examples/at-a-time, after the door has opened", { timeout: 120_000 }, async () => {
+  const stories = everyOrder();
+  const { sandbox, answer } = platformOf(stories);
+  const client = new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: sandbox.accessToken,
+    fetch: answer,
+  });
+  const open = new Set<string>();
+  const mails = new Map<string, BookingStay>();
+  const cleanings = new Map<string, BookingStay>();
+  const doorOf = ({ bookingCode, listingId }: BookingStay) => `${bookingCode} at ${listingId}`;
+  const { webhooks, reconciler } = createStays(client, memoryStore(), {
+    zoneOf: () => ZONE,
+    openDoor: async (stay) => void open.add(doorOf(stay)),
+    closeDoor: async (stay) => void open.delete(doorOf(stay)),
+    mail: async (stay, _text, id) => void mails.set(id, stay),
+    clean: async (stay, id) => void cleanings.set(id, stay),
+    decline: async () => {},
+  });
+  onTestFinished(() => webhooks.close({ timeout: 100 }));
+  onTestFinished(() => reconciler.close());
+  const app = { webhooks, reconciler };
+  sandbox.deliverTo(webhooks.fetch);
+  await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/" } });
+  let passed = 0;
+  const until = async (days: number) => {
+    const wait = midnight + days * DAY - Date.now() - passed;
+    passed += wait;
+    await handled(app);
+    await sandbox.advance(wait);
+    await handled(app);
+  };
+  const compare = (when: string) => {
+    const now = Date.now() + passed;
+    const wrong = stories.filter((story) => {
+      const { bookingCode, listingId } = story.booking;
+      const doors = [...Array(4).keys()].map((n) => `${bookingCode} at ${listingId - 3 + n}`);
+      const isOpen = doors.filter((door) => open.has(door));
+      const wanted = isInHouse(story, now) ? [`${bookingCode} at ${listingId}`] : [];
+      return isOpen.join() !== wanted.join();
+    });
+    expect(wrong.map(orderOf), `wrong doors ${when}`).toEqual([]);
+  };
+
+  await Promise.all(stories.map(({ booking }) => notify(sandbox, booking)));
+  await until(8.5);
+  expect(mails.size).toBe(stories.length);
+  await until(12);
+  expect(open.size).toBe(stories.length);
+  await play(stories, sandbox, app, compare);
+  for (const days of [13, 14.6, 17, 25]) {
+    await until(days);
+    compare(`on day ${days}`);
+  }
+
+  const told = (all: Map<string, BookingStay>, { bookingCode }: Record) =>
+    [...all.values()].filter((stay) => stay.bookingCode === bookingCode);
+  // Whose stay begins on day 16 gets a mail for that day, and nobody gets two for one arrival.
+  const later = (story: Story) =>
+    story.holds && story.booking.checkIn === day(16) ? [day(10), day(16)] : [day(10)];
+  const wrongMails = stories.filter(
+    (story) =>
+      told(mails, story.booking)
+        .map(({ checkIn }) => checkIn)
+        .join() !== later(story).join(),
+  );
+  expect(wrongMails.map(orderOf), "wrong mails").toEqual([]);
+  expect(stories.filter(({ holds }) => holds).length).toBeGreaterThan(100);
+  const cleaned = ({ booking }: Story) =>
+    told(cleanings, booking).map(({ listingId, checkOut }) => `${listingId} ${checkOut}`);
+  const toClean = ({ booking, holds }: Story) => (holds ? [`${booking.listingId} ${booking.checkOut}`] : []);
+  const wrongCleanings = stories.filter((story) => cleaned(story).join() !== toClean(story).join());
+  expect(wrongCleanings.map(orderOf), "wrong cleanings").toEqual([]);
+});
+
+test("examples/at-a-time, first seen after check-out", async () => {
+  const [story] = everyOrder() as [Story];
+  Object.assign(story.booking, { checkIn: day(-5), checkOut: day(-2) });
+  const { sandbox, answer } = platformOf([story]);
+  const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "a", fetch: answer });
+  const did: string[] = [];
+  const note = (what: string) => async () => void did.push(what);
+  const { webhooks } = createStays(client, memoryStore(), {
+    zoneOf: () => ZONE,
+    openDoor: note("open"),
+    closeDoor: note("close"),
+    mail: note("mail"),
+    clean: note("clean"),
+    decline: note("decline"),
+  });
+  onTestFinished(() => webhooks.close({ timeout: 100 }));
+  sandbox.deliverTo(webhooks.fetch);
+  await sandbox.send(
+    {
+      eventId: crypto.randomUUID(),
+      timestamp: new Date(),
+      bookingCode: story.booking.bookingCode,
+      listingId: null,
+    },
+    { url: "https://app.example/" },
+  );
+  await handled({ webhooks, reconciler: { run: vi.fn() } });
+  expect(did).toEqual(["close"]);
+});
+
+test.each(["door-codes", "cleaning"])("examples/%s", { timeout: 120_000 }, async (name) => {
+  const stories = everyOrder();
+  for (const { booking } of stories) Object.assign(booking, { checkIn: day(-2), checkOut: day(14) });
+  const { sandbox, answer } = platformOf(stories);
+  const held = new Set<string>();
+  const printed = vi.spyOn(console, "log").mockImplementation((line: unknown) => {
+    const [, no, code, at] = /^(no )?code for (\S+) at (\d+)$/.exec(String(line)) ?? [];
+    if (code !== undefined && no) held.delete(`${code} ${at}`);
+    else if (code !== undefined) held.add(`${code} ${at}`);
+  });
+  const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
+  onTestFinished(() => [printed, warned].forEach((spy) => void spy.mockRestore()));
+  const app = await importApp(name, sandbox.accessToken, answer, stories);
+  sandbox.deliverTo((request) =>
+    app.webhooks.fetch(new Request(`${request.url}?key=${encodeURIComponent(SECRET)}`, request)),
+  );
+  const client = new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: sandbox.accessToken,
+    fetch: sandbox.fetch,
+  });
+  await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/" } });
+  const wanted = (story: Story) => {
+    const { bookingCode, listingId, checkOut } = story.booking;
+    if (name === "cleaning") return story.holds ? [`${bookingCode} ${listingId} ${checkOut}`] : [];
+    return isInHouse(story, Date.now()) ? [`${bookingCode} ${listingId}`] : [];
+  };
+  const compare = (when: string) => {
+    const kept = name === "cleaning" ? app.cleanings() : [...held];
+    expect(kept.toSorted(), when).toEqual(stories.flatMap(wanted).toSorted());
+  };
+  await Promise.all(stories.map(({ booking }) => notify(sandbox, booking)));
+  await handled(app);
+  compare("at first");
+  await play(stories, sandbox, app, compare);
+});
+
+/** Imports a copy of an app in a folder of its own, with its handler, and a reconciler that the test runs. */
+async function importApp(
+  name: string,
+  token: string,
+  answer: typeof fetch | ((input: string) => Promise<Response>),
+  stories: readonly Story[],
+) {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-whole-state-"));
+  const file = join(directory, "events.db");
+  const listings = stories.flatMap(({ booking }) => [0, 1, 2].map((n) => [booking.listingId + n, ZONE]));
+  const settings = {
+    STAYHOOK_BASE_URL: "https://platform.example",
+    STAYHOOK_ACCESS_TOKEN: token,
+    WEBHOOK_SECRET: SECRET,
+    PORT: "0",
+    EVENTS_DB: file,
+    LISTING_ZONES: JSON.stringify(Object.fromEntries(listings)),
+  };
+  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
+  vi.stubGlobal("fetch", answer);
+  const before = process.listeners("SIGTERM");
+  const interrupts = process.listeners("SIGINT");
+  const generated = join(import.meta.dirname, "generated", `whole-state-${name}`);
+  mkdirSync(generated, { recursive: true });
+  const code = readFileSync(join(import.meta.dirname, "../../examples", name, "main.ts"), "utf8");
+  // The test makes the passes, so that it knows when one has ended.
+  const app = `${code.replace("reconciler.start();", "webhooks.start();")}\nexport { webhooks, reconciler };\n`;
+  expect(app).not.toContain("reconciler.start()");
+  writeFileSync(join(generated, "app.ts"), app);
+  const { webhooks, reconciler } = (await import(/* @vite-ignore */ join(generated, "app.ts"))) as {
+    webhooks: WebhookHandler;
+    reconciler: Reconciler;
+  };
+  const [stop] = process.listeners("SIGTERM").filter((listener) => !before.includes(listener));
+  onTestFinished(async () => {
+    await (stop as unknown as () => Promise<void>)();
+    process.removeAllListeners("SIGTERM").removeAllListeners("SIGINT");
+    for (const listener of before) process.on("SIGTERM", listener as () => void);
+    for (const listener of interrupts) process.on("SIGINT", listener as () => void);
+    vi.unstubAllEnvs();
+    vi.unstubAllGlobals();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  return {
+    webhooks,
+    reconciler,
+    cleanings(): string[] {
+      const db = new DatabaseSync(file);
+      const rows = db.prepare("SELECT bookingCode, listingId, day FROM cleanings").all();
+      db.close();
+      return rows.map(({ bookingCode, listingId, day: on }) => `${bookingCode} ${listingId} ${on}`);
+    },
+  };
+}

@@ -1,0 +1,195 @@
+// 25 bookings go through 300 random changes. 40 % of the changes are told to nobody, 25 % of the notifications are lost, and
+// the app is killed five times. Then its calendar, its doors and its messages are compared with the platform.
+import { type ChildProcess, fork } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import pg from "pg";
+import { StayhookClient } from "stayhook";
+import { createSandbox, type Sandbox, type SandboxBooking } from "stayhook/testing";
+import { expect, onTestFinished, test } from "vitest";
+import { postgresUrl } from "../../support/postgres-server.ts";
+import { freePort } from "../../support/server.ts";
+import { type Random, randomOf, seedOf } from "../random.ts";
+import type { Settings } from "./app.ts";
+import { dateOf, timesOf } from "./times.ts";
+
+const BOOKINGS = 25;
+const CHANGES = Number(process.env.STAYHOOK_EFFECT_CHANGES ?? 300);
+const KILLS = 5;
+const DAY_MS = 250;
+
+type Row = Record<string, unknown>;
+
+interface Place {
+  readonly settings: Partial<Settings>;
+  rows(sql: string): Promise<Row[]> | Row[];
+}
+
+const postgres = await postgresUrl();
+const places: Readonly<Record<string, () => Place>> = {
+  SQLite: () => {
+    const directory = mkdtempSync(join(tmpdir(), "stayhook-effects-"));
+    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const path = join(directory, "events.db");
+    const rows = (sql: string) => {
+      const db = new DatabaseSync(path, { timeout: 5000 });
+      const all = db.prepare(sql).all();
+      db.close();
+      return all;
+    };
+    return { settings: { path }, rows };
+  },
+  ...(postgres !== undefined && {
+    PostgreSQL: () => {
+      const schema = `stayhook_effects_${randomUUID().replaceAll("-", "")}`;
+      const pool = new pg.Pool({ connectionString: postgres, max: 1, options: `-c search_path=${schema}` });
+      onTestFinished(async () => {
+        await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+        await pool.end();
+      });
+      return { settings: { postgres, schema }, rows: async (sql) => (await pool.query(sql)).rows };
+    },
+  }),
+};
+
+async function start(settings: Settings): Promise<ChildProcess> {
+  const app = fork(join(import.meta.dirname, "app.ts"), [JSON.stringify(settings)], { stdio: "pipe" });
+  let said = "";
+  app.stderr?.on("data", (text) => {
+    said += text;
+  });
+  app.stdout?.resume();
+  onTestFinished(() => void app.kill("SIGKILL"));
+  const [told] = await Promise.race([once(app, "message"), once(app, "exit")]);
+  if (told !== "ready") throw new Error(`the app ended: ${said}`);
+  return app;
+}
+
+async function kill(app: ChildProcess): Promise<void> {
+  app.kill("SIGKILL");
+  await once(app, "exit");
+}
+
+/** Waits until the app knows all and has nothing to do. */
+async function settle(sandbox: Sandbox, app: ChildProcess): Promise<void> {
+  await sandbox.settled();
+  app.send(sandbox.bookings.list().map(({ bookingCode }) => bookingCode));
+  expect((await once(app, "message"))[0]).toBe("settled");
+}
+
+/** Changes one booking at random. A booking that has ended makes room for a new one. */
+async function change(sandbox: Sandbox, codes: string[], random: Random, today: number): Promise<void> {
+  const { bookings } = sandbox;
+  const slot = random.below(BOOKINGS);
+  const booking = bookings.get(codes[slot] ?? "");
+  const checkIn = today - 6 + random.below(18);
+  const dates = { checkIn: dateOf(checkIn), checkOut: dateOf(checkIn + 1 + random.below(8)) };
+  const listingId = 100 + random.below(5);
+  const isTold = random.below(10) >= 4;
+  sandbox.delivery.set({ drop: isTold ? 0.25 : 1 });
+  const code = booking?.bookingCode ?? "";
+  if (!booking || (booking.status !== "Request" && booking.status !== "Confirmed")) {
+    const made = random.oneIn(2) ? bookings.request : bookings.instantBook;
+    codes[slot] = (await made({ listingId, ...dates })).bookingCode;
+  } else if (booking.status === "Request" && !random.oneIn(4))
+    await (random.oneIn(5) ? bookings.decline(code) : bookings.approve(code));
+  else if (random.oneIn(8) && booking.status === "Confirmed") await bookings.cancel(code);
+  else await bookings.alter(code, random.oneIn(2) ? { listingId } : dates);
+}
+
+test.each(Object.entries(places))(
+  "a calendar, doors and messages stay right on %s",
+  { timeout: 180_000 },
+  async (_name, make) => {
+    const place = make();
+    const random = randomOf(seedOf("effects"));
+    const sandbox = createSandbox({ delivery: { duplicates: 1, delay: [0, 20], shuffle: 3 } });
+    onTestFinished(() => sandbox.close());
+    const { url: baseUrl } = await sandbox.listen();
+    const { accessToken } = sandbox;
+    const port = await freePort();
+    const epoch = Date.now();
+    const settings: Settings = { port, baseUrl, accessToken, epoch, dayMs: DAY_MS, ...place.settings };
+    let app = await start(settings);
+    const client = new StayhookClient({ baseUrl, accessToken });
+    await client.webhookConfig.ensure({ endpoints: { bookings: `http://127.0.0.1:${port}/` } });
+    const today = () => Math.floor((Date.now() - epoch) / DAY_MS);
+
+    const codes: string[] = [];
+    const killAt = new Set(
+      Array.from({ length: KILLS }, (_, n) => Math.floor(((n + 1) * CHANGES) / (KILLS + 1))),
+    );
+    for (let number = 0; number < CHANGES; number++) {
+      await change(sandbox, codes, random, today());
+      await sleep(random.below(50));
+      if (!killAt.has(number)) continue;
+      await kill(app);
+      app = await start(settings);
+    }
+    await settle(sandbox, app);
+
+    // Every stay is put where nothing is due during the comparison: half of them in the house, the others far away.
+    const confirmed = () => sandbox.bookings.list().filter(({ status }) => status === "Confirmed");
+    for (const [index, { bookingCode }] of confirmed().entries()) {
+      sandbox.delivery.set({ drop: random.oneIn(2) ? 1 : 0 });
+      const [from, until] = index % 2 === 0 ? [-40, 2000] : [3000, 3004];
+      await sandbox.bookings.alter(bookingCode, {
+        checkIn: dateOf(today() + from),
+        checkOut: dateOf(today() + until),
+      });
+    }
+    await settle(sandbox, app);
+    const now = Date.now();
+    const inHouse = (booking: SandboxBooking) => {
+      const { arrival, departure } = timesOf(booking, settings);
+      return arrival.getTime() <= now && now < departure.getTime();
+    };
+    const stays = (await place.rows("SELECT * FROM stays")).map(
+      (row) => `${row.code} ${row.listing} ${row.check_in} ${row.check_out}`,
+    );
+    expect(stays.toSorted()).toEqual(
+      confirmed()
+        .map(
+          (booking) => `${booking.bookingCode} ${booking.listingId} ${booking.checkIn} ${booking.checkOut}`,
+        )
+        .toSorted(),
+    );
+    const doors = (await place.rows("SELECT * FROM doors")).map((row) => `${row.code} ${row.listing}`);
+    const wanted = confirmed()
+      .filter(inHouse)
+      .map((booking) => `${booking.bookingCode} ${booking.listingId}`);
+    expect(wanted.length).toBeGreaterThan(3);
+    expect(doors.toSorted()).toEqual(wanted.toSorted());
+
+    // A stay that moves to a day whose message is still to come gets one message for it; none gets two for one day.
+    sandbox.delivery.set({ drop: 0 });
+    const moved = new Map<string, string>();
+    for (const { bookingCode } of confirmed()) {
+      const checkIn = dateOf(today() + 2 + 10);
+      await sandbox.bookings.alter(bookingCode, { checkIn, checkOut: dateOf(today() + 2000) });
+      moved.set(bookingCode, checkIn);
+    }
+    const messages = async () =>
+      (await place.rows("SELECT * FROM messages")).map((row) => `${row.code} ${row.check_in}`);
+    const missing = async () => {
+      const sent = new Set(await messages());
+      return due.filter((each) => !sent.has(each));
+    };
+    const due = [...moved].map(([code, checkIn]) => `${code} ${checkIn}`);
+    await expect
+      .poll(missing, {
+        timeout: 30_000,
+        interval: 200,
+      })
+      .toEqual([]);
+    const sent = await messages();
+    expect(sent.length).toBe(new Set(sent).size);
+    console.log(`${sent.length} messages, ${doors.length} open doors, ${stays.length} stays`);
+    await kill(app);
+  },
+);
