@@ -2,7 +2,7 @@
  * Compares a store of two commits in one interleaved run. Each commit has its own process, and they take turns.
  *
  *     mkdir /tmp/old && git archive <commit> | tar x -C /tmp/old && ln -s $PWD/node_modules /tmp/old/
- *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records] [sqlite | postgres | redis | memory]
+ *     npx node bench/compare-commits.ts /tmp/old . [rounds] [records] [sqlite | postgres | mysql | redis | memory]
  *
  * A ratio above 1 means that the second directory is faster. `records` is the number of records that the events belong
  * to.
@@ -13,8 +13,10 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import mysql from "mysql2/promise";
 import pg from "pg";
 import type { EventStore } from "../src/stores/event-store.ts";
+import { mysqlUrl } from "../test/support/mysql-server.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
 
@@ -109,6 +111,19 @@ async function open(directory: string): Promise<Opened> {
       await client.end();
     };
     return { store: postgresStore({ connectionString, schema }), drop };
+  }
+  if (name === "mysql") {
+    const { mysqlStore } = await load("stores/mysql/index.ts");
+    const server = (await mysqlUrl())!;
+    const database = `compare_${process.pid}`;
+    const ask = async (sql: string): Promise<void> => {
+      const connection = await mysql.createConnection(server);
+      await connection.query(sql);
+      await connection.end();
+    };
+    await ask(`CREATE DATABASE ${database}`);
+    const url = Object.assign(new URL(server), { pathname: `/${database}` }).href;
+    return { store: mysqlStore({ url }), drop: () => ask(`DROP DATABASE ${database}`) };
   }
   const { sqliteStore } = await load("stores/sqlite/index.ts");
   const folder = mkdtempSync(join(tmpdir(), "stayhook-compare-"));

@@ -42,6 +42,14 @@ const contestants: Readonly<Record<string, Contestant>> = {
   fetch: { label: "`webhooks.fetch` (line above = 1)", ours: true, goal: 0.97, base: "bareFetch" },
 };
 
+/** The contestants that run without sockets, with the most CPU time for a request, in µs. */
+const inProcess: Readonly<Record<string, number | undefined>> = {
+  bare: undefined,
+  zod: undefined,
+  stripe: undefined,
+  memory: 12.5,
+};
+
 /** Load before the clock starts, in ms, so that database connections are open and memory is in use. */
 const WARM = 600;
 /** Load before a server's first round, in ms, so that its code is optimized, as in production. */
@@ -98,5 +106,47 @@ export async function intake(rounds: number, ms: number, only?: readonly string[
     columns: ["ratio", "goal", "answered", "CPU", "CPU goal", "CPU ratio", "generator"],
     rows,
     plot: true,
+  };
+}
+
+/** Measures the JavaScript alone. A socket is a stream of the server's process, so the kernel has no part in it. */
+export async function intakeInProcess(rounds: number, ms: number): Promise<Section> {
+  const names = Object.keys(inProcess);
+  const servers = new Map(names.map((name) => [name, start<IntakeFunctions>("./intake-server.ts", name)]));
+  const run = (name: string, length: number): Promise<number> => {
+    const { path = "/hooks", scheme } = contestants[name]!;
+    return servers.get(name)!.call("answerInProcess", length, path, scheme);
+  };
+  for (const [name, server] of servers) {
+    await server.call("open");
+    await run(name, FIRST_WARM);
+  }
+  const measure = async (name: string): Promise<Sample> => {
+    const server = servers.get(name)!;
+    const before = await server.call("cpu");
+    const answered = await run(name, ms);
+    const after = await server.call("cpu");
+    const cpu = (after.user + after.system - before.user - before.system) / answered;
+    return { perSecond: (answered / ms) * 1000, cpu };
+  };
+  const samples = await interleaved(
+    rounds,
+    Object.fromEntries(names.map((name) => [name, () => measure(name)])),
+  );
+  await Promise.all([...servers.values()].map((server) => server.end()));
+  return {
+    name: "in-process",
+    title: "Notifications taken in, without sockets",
+    text:
+      "The web server and 50 fake sockets share one process, so that neither the kernel nor a load generator counts. " +
+      "`CPU` is the time for one request, with the fake socket. The ratio compares each row with the first row.",
+    columns: ["ratio", "goal", "answered", "CPU", "CPU goal"],
+    rows: names.map((name): Row => {
+      const { label, ours = false } = contestants[name]!;
+      const { ratio, perSecond, cpu } = compare(samples[name]!, samples.bare!);
+      const goal = inProcess[name];
+      const limit = goal === undefined ? "" : `≤ ${goal} µs${cpu <= goal ? "" : ", missed"}`;
+      return { label, ours, ratio, figures: [`${Math.round(perSecond)}/s`, `${cpu.toFixed(1)} µs`, limit] };
+    }),
   };
 }

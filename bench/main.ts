@@ -2,7 +2,7 @@
  * `npm run bench` measures all contestants in one run, and writes docs/benchmarks.md.
  *
  * - `-- --quick` is shorter and writes nothing.
- * - `-- --only intake,client` runs some sections: intake, end-to-end, wake, client, import, size, stores, latency.
+ * - `-- --only intake,client` runs some sections: intake, in-process, end-to-end, wake, client, import, size, stores, latency.
  * Another section, `scale`, has a million events in each store. It runs only by its name.
  * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
  */
@@ -12,7 +12,7 @@ import { mysqlUrl } from "../test/support/mysql-server.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
 import { clientReads } from "./client.ts";
-import { intake } from "./intake.ts";
+import { intake, intakeInProcess } from "./intake.ts";
 import { latency } from "./latency.ts";
 import type { Servers } from "./open-store.ts";
 import { importTimes, sizes } from "./package-cost.ts";
@@ -38,6 +38,7 @@ process.env.BENCH_SERVERS = JSON.stringify({
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   latency: () => latency(quick ? 100 : 1500, of),
   intake: () => (quick ? intake(2, 300, of) : intake(9, 500, of)),
+  "in-process": () => (quick ? intakeInProcess(2, 300) : intakeInProcess(9, 500)),
   "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
   wake: () => wakes(quick ? 10 : 60),
   client: () => (quick ? clientReads(2, 200) : clientReads(7, 500)),

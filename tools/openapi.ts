@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import * as z from "zod";
 import { WebhookNotification } from "../src/models/notification.ts";
-import { Booking, Listing, WebhookConfig } from "../src/models/records.ts";
+import { Booking, bookingStatuses, Listing, listingStatuses, WebhookConfig } from "../src/models/records.ts";
 import { topics } from "../src/models/topics.ts";
 import { documentModel, type Model } from "./model-docs.ts";
 
@@ -82,8 +82,8 @@ export function openapi() {
         accessToken: { type: "http", scheme: "bearer", description: "The access token of the account." },
       },
       schemas: {
-        Booking: schemaOf("Booking", Booking),
-        Listing: schemaOf("Listing", Listing),
+        Booking: withStatuses(schemaOf("Booking", Booking), bookingStatuses),
+        Listing: withStatuses(schemaOf("Listing", Listing), listingStatuses),
         WebhookConfig: schemaOf("WebhookConfig", WebhookConfig, ["otherEndpoints"]),
         WebhookConfigInput: {
           type: "object",
@@ -105,6 +105,12 @@ export function openapi() {
       },
     },
   };
+}
+
+interface Schema {
+  readonly description: string;
+  readonly additionalProperties: boolean;
+  readonly properties: Readonly<Record<string, object>>;
 }
 
 const answersConfig = { 200: answer("The configuration.", { $ref: "#/components/schemas/WebhookConfig" }) };
@@ -152,8 +158,14 @@ function notification(topic: string): object {
   };
 }
 
+/** Lists the known statuses as examples, not as an `enum`: the platform may add others. */
+function withStatuses(schema: Schema, examples: readonly string[]): Schema {
+  const { properties } = schema;
+  return { ...schema, properties: { ...properties, status: { ...properties.status, examples } } };
+}
+
 /** Returns the JSON schema of a model as the platform sends it, with the sentences of its TSDoc. */
-function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = []): object {
+function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = []): Schema {
   const { text, fields } = documentModel(model);
   const { $schema: _, ...json } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
   const properties = Object.fromEntries(

@@ -16,6 +16,7 @@ import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { type Booking, createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 import { createTables, deadlineOf, decide, open } from "./desk.ts";
 import { servePage } from "./page.ts";
@@ -56,16 +57,19 @@ const webhooks = createWebhookHandler({
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       });
     },
-    fallback: (event) => {
-      if (!event.booking || event.status === "Initiated") return;
-      const { eventId, booking, status, timers, timer } = event;
-      if (timer && status === "Request") return remind(booking, timer);
-      // Any other status ends the wait for a decision, even a status that this package does not know. Only `Initiated`
-      // comes before the request.
+    // Any other status ends the wait for a decision, even a status that this package does not know. Only `Initiated`
+    // comes before the request.
+    booking: (event) => {
+      const { eventId, booking, status, timers } = event;
+      if (status === "Initiated") return;
       timers.clear();
       event.atomically((tx) => {
         if (decide(tx, booking.bookingCode)) news.set(eventId, `decided ${booking.bookingCode}: ${status}`);
       });
+    },
+    // The timers' names depend on REMIND_HOURS.
+    fallback: ({ booking, timer, status }) => {
+      if (booking && timer && status === "Request") remind(booking, timer);
     },
   },
   observe: (event) => {
@@ -95,8 +99,9 @@ function keptSecret(): string {
   return db.prepare("SELECT secret FROM secrets WHERE name = 'desk'").get()?.secret as string;
 }
 
-// Without a request, nothing else would start the timers after a restart.
-webhooks.start();
+// Finds the decisions and requests that no notification told. Also starts the timers after a restart.
+const reconciler = createReconciler(webhooks, { every: "1h" });
+reconciler.start();
 const secret = DESK_SECRET || keptSecret();
 const page = servePage({ db, secret });
 const hooks = toNodeHandler(webhooks);
@@ -112,6 +117,7 @@ server.listen(Number(PORT), "127.0.0.1", () => {
 
 process.once("SIGTERM", async () => {
   server.close();
+  await reconciler.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();

@@ -1,53 +1,101 @@
 // What happens at a time: a mail before arrival, a door that opens and closes, a cleaning, and a decision before the
 // platform's deadline. docs/guides/at-a-time.md explains this file. Copy it into your app.
-import { type Booking, createWebhookHandler, localTime, type StayhookClient, stay } from "stayhook";
+import {
+  type BookingEvent,
+  type BookingStay,
+  type BookingTimerEvent,
+  createWebhookHandler,
+  localTime,
+  type StayhookClient,
+  stayChange,
+} from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
 import type { EventStore } from "stayhook/store";
 
-/** The parts of your app. A timer may run its callback again after a crash, so each call must bear a repetition. */
+/** The parts of your app. After a crash, a callback runs again, so a repeated call must do no harm. */
 export interface Services {
-  zoneOf(listingId: unknown): string;
-  mail(booking: Booking, text: string): Promise<unknown>;
-  openDoor(booking: Booking): Promise<unknown>;
-  closeDoor(booking: Booking): Promise<unknown>;
-  clean(booking: Booking): Promise<unknown>;
-  decline(booking: Booking): Promise<unknown>;
+  zoneOf(listingId: number): string;
+  openDoor(stay: BookingStay): Promise<unknown>;
+  closeDoor(stay: BookingStay): Promise<unknown>;
+  /** @param id - if a call is repeated, it has the same id */
+  mail(stay: BookingStay, text: string, id: string): Promise<unknown>;
+  /** @param id - if a call is repeated, it has the same id */
+  clean(stay: BookingStay, id: string): Promise<unknown>;
+  decline(bookingCode: string): Promise<unknown>;
 }
 
 const HOUR = 60 * 60_000;
+// A mail for a stay that is over, or a door that is right already, needs no timer.
+const future = { ifPassed: "skip" } as const;
 
 export function createStays(client: StayhookClient, store: EventStore, services: Services) {
-  return createWebhookHandler({
+  function timesOf({ listingId, checkIn, checkOut }: BookingStay) {
+    const zone = services.zoneOf(listingId);
+    return {
+      mail: localTime(checkIn, "09:00", zone, { days: -2 }),
+      arrival: localTime(checkIn, "15:00", zone),
+      departure: localTime(checkOut, "11:00", zone),
+    };
+  }
+
+  /** Sets the timers and the door of a booking, whatever has happened to it. */
+  async function sync(event: BookingEvent) {
+    const { to } = stayChange(event);
+    event.timers.clear();
+    if (to) {
+      const { mail, arrival, departure } = timesOf(to);
+      event.timers.set("arrival-mail", mail, future);
+      event.timers.set("door-opens", arrival, future);
+      event.timers.set("door-closes", departure, future);
+      event.timers.set("cleaning", departure, future);
+    }
+    await setDoor(event);
+  }
+
+  /** Closes the door that the guest has left. Opens the door of the stay, or closes it if it is not the time. */
+  async function setDoor(event: BookingEvent | BookingTimerEvent) {
+    const { from, to } = stayChange(event);
+    if (from && from.listingId !== to?.listingId) await services.closeDoor(from);
+    if (!to) return;
+    const { arrival, departure } = timesOf(to);
+    const now = timeOf(event);
+    if (arrival <= now && now < departure) await services.openDoor(to);
+    else await services.closeDoor(to);
+  }
+
+  const webhooks = createWebhookHandler({
     client,
     store,
     verify: false, // see docs/security.md
     on: {
-      "booking.Confirmed": ({ booking, timers }) => {
-        const { checkIn, checkOut } = stay(booking);
-        const zone = services.zoneOf(booking.listingId);
-        timers.clear("decide"); // the request is decided
-        timers.set("arrival-mail", localTime(checkIn, "09:00", zone, { days: -2 }));
-        timers.set("door-opens", localTime(checkIn, "15:00", zone));
-        timers.set("door-closes", localTime(checkOut, "11:00", zone));
-        timers.set("cleaning", localTime(checkOut, "11:00", zone));
+      booking: sync,
+      "booking.timer.door-opens": setDoor,
+      "booking.timer.door-closes": setDoor,
+      "booking.timer.arrival-mail": async (event) => {
+        const { to } = stayChange(event);
+        if (to) await services.mail(to, "See you in two days", event.eventId);
       },
-      "booking.Cancelled": async ({ booking, timers }) => {
-        timers.clear();
-        await services.closeDoor(booking); // the guest may have arrived already
+      "booking.timer.cleaning": async (event) => {
+        const { to } = stayChange(event);
+        if (to) await services.clean(to, event.eventId);
       },
-      "booking.Declined": ({ timers }) => timers.clear(),
 
-      "booking.timer.arrival-mail": ({ booking }) => services.mail(booking, "See you in two days"),
-      "booking.timer.door-opens": ({ booking }) => services.openDoor(booking),
-      "booking.timer.door-closes": ({ booking }) => services.closeDoor(booking),
-      "booking.timer.cleaning": ({ booking }) => services.clean(booking),
-
-      "booking.Request": ({ decideBy, receivedAt, timers }) => {
-        const deadline = decideBy ?? new Date(receivedAt.getTime() + 24 * HOUR);
-        timers.set("decide", new Date(deadline.getTime() - HOUR));
+      "booking.Request": async (event) => {
+        await sync(event); // a request holds no stay
+        const deadline = event.decideBy ?? new Date(event.receivedAt.getTime() + 24 * HOUR);
+        event.timers.set("decide", new Date(deadline.getTime() - HOUR));
       },
       "booking.timer.decide": async ({ booking, status }) => {
-        if (status === "Request") await services.decline(booking);
+        if (status === "Request") await services.decline(booking.bookingCode);
       },
     },
   });
+  // Finds the changes that no notification told, before their time comes.
+  const reconciler = createReconciler(webhooks, { every: "1h" });
+  return { webhooks, reconciler };
+}
+
+/** Returns the time now. The clock of the store, which fires the timers, may be ahead of this machine's clock. */
+function timeOf({ receivedAt, timer }: BookingEvent | BookingTimerEvent): Date {
+  return new Date(Math.max(Date.now(), receivedAt.getTime(), timer?.at.getTime() ?? 0));
 }

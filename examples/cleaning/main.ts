@@ -1,5 +1,5 @@
-// Plans one cleaning for the day of each departure. If a booking moves, its cleaning moves too. A Cancelled booking
-// needs none. The plan and the events are in one SQLite file, so a crash plans nothing twice.
+// Plans one cleaning for the day of each departure. If a stay moves, its cleaning moves too. A stay that was cancelled or
+// declined needs none. The plan and the events are in one SQLite file, so a crash plans nothing twice.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -10,7 +10,7 @@
 // Also taken from the environment: PORT (3000) and EVENTS_DB (events.db).
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
-import { createWebhookHandler, listingIdOf, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
@@ -32,21 +32,19 @@ const webhooks = createWebhookHandler({
   // Skip notifications that change neither the status, nor the dates, nor the listing.
   skipUnchanged: true,
   on: {
-    "booking.Confirmed": ({ booking, changes, atomically }) => {
-      const { bookingCode } = booking;
-      const day = stay(booking).checkOut;
-      atomically((tx) =>
-        tx
-          .prepare("INSERT OR REPLACE INTO cleanings VALUES (?, ?, ?)")
-          .run(bookingCode, listingIdOf(booking), day),
-      );
-      const before = changes.checkOut?.from;
-      if (before === undefined) console.log(`clean ${bookingCode} on ${day}`);
-      else console.log(`clean ${bookingCode} on ${day}, and not on ${before}`);
-    },
-    "booking.Cancelled": ({ booking: { bookingCode }, atomically }) => {
-      atomically((tx) => tx.prepare("DELETE FROM cleanings WHERE bookingCode = ?").run(bookingCode));
-      console.log(`no cleaning for ${bookingCode}`);
+    booking: (event) => {
+      const { from, to, changed } = stayChange(event);
+      const { bookingCode } = event.booking;
+      event.atomically((tx) => {
+        if (to) {
+          const plan = tx.prepare("INSERT OR REPLACE INTO cleanings VALUES (?, ?, ?)");
+          plan.run(bookingCode, to.listingId, to.checkOut);
+        } else tx.prepare("DELETE FROM cleanings WHERE bookingCode = ?").run(bookingCode);
+      });
+      if (!changed) return;
+      if (!to) console.log(`no cleaning for ${bookingCode}`);
+      else if (!from || from.checkOut === to.checkOut) console.log(`clean ${bookingCode} on ${to.checkOut}`);
+      else console.log(`clean ${bookingCode} on ${to.checkOut}, and not on ${from.checkOut}`);
     },
   },
 });

@@ -33,6 +33,7 @@ function webhooksOf(env: Env, retentions = {}) {
       "booking.Confirmed": ({ booking }) =>
         calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
       "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
+      "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
       "listing.Published": ({ listing }) => console.log("live", listing.listingId),
     },
     ...retentions,

@@ -1,5 +1,5 @@
-// Gives each confirmed booking a code for the door. A timer sets the code at 15:00 on the day of arrival, and another one
-// removes it at 11:00 on the day of departure, in the property's time zone. Both move with the booking.
+// Gives each stay a code for the door. A timer sets the code at 15:00 on the day of arrival, and another one removes it
+// at 11:00 on the day of departure, in the property's time zone. If the stay moves, the code and both timers move with it.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -11,15 +11,17 @@
 // to time zone: {"5717008":"Europe/Lisbon"}.
 import { createServer } from "node:http";
 import {
-  type Booking,
+  type BookingEvent,
+  type BookingStay,
+  type BookingTimerEvent,
   createWebhookHandler,
-  listingIdOf,
   localTime,
   StayhookClient,
   sharedSecret,
-  stay,
+  stayChange,
 } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
+import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
@@ -34,26 +36,36 @@ const lock = {
   removeCode: async (listingId: number, code: string) => console.log(`no code for ${code} at ${listingId}`),
 };
 
-/** Returns when the code of a booking begins and ends. */
-function timesOf(booking: Booking) {
-  const timeZone = zones[listingIdOf(booking)];
+/** Returns when the code of a stay begins and ends. */
+function timesOf({ listingId, checkIn, checkOut }: BookingStay) {
+  const zone = zones[listingId];
   // The attempt fails, and the log says why. Replay the event after you set the zone.
-  if (timeZone === undefined) throw new Error(`LISTING_ZONES has no zone for listing ${booking.listingId}`);
-  const { checkIn, checkOut } = stay(booking, { timeZone });
-  return { from: localTime(checkIn, "15:00", timeZone), until: localTime(checkOut, "11:00", timeZone) };
+  if (zone === undefined) throw new Error(`LISTING_ZONES has no zone for listing ${listingId}`);
+  return { begins: localTime(checkIn, "15:00", zone), ends: localTime(checkOut, "11:00", zone) };
 }
 
-/** Sets or removes the code, whatever happened before. */
-async function sync(booking: Booking): Promise<void> {
-  const [listingId, now] = [listingIdOf(booking), new Date()];
-  const { from, until } = timesOf(booking);
-  const isStaying = booking.status === "Confirmed" && from <= now && now < until;
-  await (isStaying ? lock.setCode : lock.removeCode)(listingId, booking.bookingCode);
+/** Sets the timers and the code of a booking, whatever has happened to it. */
+async function sync(event: BookingEvent): Promise<void> {
+  const { to } = stayChange(event);
+  event.timers.clear();
+  if (to) {
+    const { begins, ends } = timesOf(to);
+    event.timers.set("code-begins", begins, { ifPassed: "skip" });
+    event.timers.set("code-ends", ends, { ifPassed: "skip" });
+  }
+  await setCode(event);
 }
 
-/** Removes the code at the listing that the booking has moved away from. */
-async function leave(from: unknown, { listingId, bookingCode }: Booking): Promise<void> {
-  if (typeof from === "number" && from !== Number(listingId)) await lock.removeCode(from, bookingCode);
+/** Removes the code at the listing that the guest has left. Sets the code of the stay, or removes it if it is not the time. */
+async function setCode(event: BookingEvent | BookingTimerEvent): Promise<void> {
+  const { from, to } = stayChange(event);
+  if (from && from.listingId !== to?.listingId) await lock.removeCode(from.listingId, from.bookingCode);
+  if (!to) return;
+  const { begins, ends } = timesOf(to);
+  // The clock of the store, which fires the timers, may be ahead of this machine's clock.
+  const now = new Date(Math.max(Date.now(), event.receivedAt.getTime(), event.timer?.at.getTime() ?? 0));
+  if (begins <= now && now < ends) await lock.setCode(to.listingId, to.bookingCode);
+  else await lock.removeCode(to.listingId, to.bookingCode);
 }
 
 const webhooks = createWebhookHandler({
@@ -61,22 +73,15 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": async ({ booking, previous, timers }) => {
-      const { from, until } = timesOf(booking);
-      timers.set("code-begins", from);
-      timers.set("code-ends", until);
-      await leave(previous?.listingId, booking);
-      await sync(booking);
-    },
-    "booking.Cancelled": async ({ booking, previous, timers }) => {
-      timers.clear();
-      await leave(previous?.listingId, booking);
-      await lock.removeCode(listingIdOf(booking), booking.bookingCode);
-    },
-    "booking.timer.code-begins": ({ booking }) => sync(booking),
-    "booking.timer.code-ends": ({ booking }) => sync(booking),
+    booking: sync,
+    "booking.timer.code-begins": setCode,
+    "booking.timer.code-ends": setCode,
   },
 });
+
+// Finds the changes that no notification told, before their time comes.
+const reconciler = createReconciler(webhooks, { every: "1h" });
+reconciler.start();
 
 const server = createServer(toNodeHandler(webhooks));
 webhooks.start(); // so that timers fire after a restart, before the first notification
@@ -86,6 +91,7 @@ for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
 
 async function stop() {
   server.close();
+  await reconciler.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
 }

@@ -49,6 +49,7 @@ const webhooks = createWebhookHandler({
     "booking.Confirmed": ({ booking, eventId }) =>
       console.log(`${eventId}: block ${booking.bookingCode}`, booking.listingId, stay(booking)),
     "booking.Cancelled": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
+    "booking.Declined": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
     fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
   },

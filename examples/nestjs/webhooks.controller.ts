@@ -22,6 +22,7 @@ export class WebhooksController implements OnApplicationShutdown {
       on: {
         "booking.Confirmed": ({ booking }) => calendar.set(booking),
         "booking.Cancelled": ({ booking }) => calendar.delete(booking),
+        "booking.Declined": ({ booking }) => calendar.delete(booking),
         "listing.Published": ({ listing }) => console.log("live", listing.listingId),
       },
     });

@@ -1,0 +1,61 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { eventTypes } from "../src/models/event-types.ts";
+import { bookingStatuses, listingStatuses } from "../src/models/records.ts";
+import { bookingTable, listingTable } from "../src/models/statuses.ts";
+import { openapi } from "./openapi.ts";
+
+/**
+ * Returns the places that people write by hand, or that a command writes, and that do not say what the table of
+ * statuses says.
+ */
+export function missingPlaces(): string[] {
+  const readme = textOf("README.md");
+  const api = textOf("api/index.api.md");
+  const tuple = (statuses: readonly string[]) =>
+    `readonly [${statuses.map((each) => `"${each}"`).join(", ")}]`;
+  const { Booking, Listing } = openapi().components.schemas;
+  const places: Record<string, boolean> = {
+    "docs/events.md": rowsOf(textOf("docs/events.md")).join() === rows().join(),
+    "docs/fields.md": [bookingStatuses, listingStatuses].every((statuses) =>
+      textOf("docs/fields.md").includes(`\nStatuses: ${codes(statuses)}.\n`),
+    ),
+    // README may leave the list to docs/events.md.
+    "README.md":
+      !readme.includes("`booking.Initiated`") || eventTypes.every((type) => readme.includes(`\`${type}\``)),
+    "api/index.api.md":
+      api.includes(`bookingStatuses: ${tuple(bookingStatuses)};`) &&
+      api.includes(`listingStatuses: ${tuple(listingStatuses)};`),
+    WebhookEventMap: eventTypes.every((type) =>
+      RegExp(`^    "?${type.replace(".", "\\.")}"?: `, "m").test(api),
+    ),
+    "api/testing.api.md": [...bookingTable, ...listingTable].every(
+      (status) => !("move" in status) || textOf("api/testing.api.md").includes(`    ${status.move.verb}(`),
+    ),
+    openapi: [
+      [Booking, bookingStatuses],
+      [Listing, listingStatuses],
+    ].every(([schema, statuses]) => JSON.stringify(schema).includes(JSON.stringify(statuses))),
+  };
+  return Object.keys(places).filter((place) => !places[place]);
+}
+
+const textOf = (file: string): string => readFileSync(join(import.meta.dirname, "..", file), "utf8");
+
+const codes = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ");
+
+/** The beginnings of the rows of docs/events.md: the type, and when its event comes. */
+function rows(): string[] {
+  const unknown = (kind: string) =>
+    `| \`${kind}.unknown\` | the ${kind} has a status that this package does not know |`;
+  const row = (kind: string) => (status: { readonly name: string; readonly when: string }) =>
+    `| \`${kind}.${status.name}\` | ${status.when} |`;
+  return [
+    ...bookingTable.map(row("booking")),
+    unknown("booking"),
+    ...listingTable.map(row("listing")),
+    unknown("listing"),
+  ];
+}
+
+const rowsOf = (page: string): string[] => page.match(/^\| `(?:booking|listing)\.\w+` \| [^|]+ \|/gm) ?? [];
