@@ -4,7 +4,7 @@ import { fileURLToPath } from "node:url";
 import { pageOf } from "../.vitepress/example-links.ts";
 
 const examples = fileURLToPath(new URL("../../examples/", import.meta.url));
-const languages = [".ts", ".tsx", ".json", ".jsonc", ".yml", ".yaml"];
+const languages = [".ts", ".tsx", ".json", ".jsonc", ".yml", ".yaml", ".prisma"];
 
 /** One page for each example: its files, as they are. */
 export default {
@@ -20,7 +20,7 @@ export default {
 function filesOf(entry: string): string[] {
   if (statSync(join(examples, entry)).isFile()) return [entry];
   return readdirSync(join(examples, entry), { recursive: true, encoding: "utf8" })
-    .filter((name) => !name.includes("node_modules") && languages.includes(extname(name)))
+    .filter((name) => !/node_modules|generated/.test(name) && languages.includes(extname(name)))
     .sort()
     .map((name) => join(entry, name));
 }
