@@ -42,7 +42,7 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
     fields: [
       ...packHistory(change.history),
       ...["attempts", attempts],
-      ...(outages === claim.outages ? [] : ["outages", outages, "outage_at", firstOutageAt ?? ""]),
+      ...(outages + claim.outages === 0 ? [] : ["outages", outages, "outage_at", firstOutageAt ?? ""]),
       ...(replayed === claim.replayed ? [] : ["replayed", replayed ? 1 : ""]),
       ...(type === undefined ? [] : ["type", packText(type)]),
       ...(own?.fields ?? []),

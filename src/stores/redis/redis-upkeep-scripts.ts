@@ -253,8 +253,10 @@ local function repair(event)
   if event.state == 'processing' then
     local duration = tonumber(call('HGET', key('record', record), 'duration'))
     if due > now + duration then hold(record, event, now + duration, duration) end
-  elseif event.state ~= 'scheduled' or event.source == 'recheck' then
-    if due > now then move(event, event.state, now) end
+  else
+    local follows = event.state ~= 'scheduled' or event.source == 'recheck'
+    if follows and due > now then move(event, event.state, now) end
+    -- A record that stays behind others after a settle was due at the settle's time, by the old clock.
     refresh(record, 0)
   end
 end
