@@ -21,4 +21,6 @@ class AppModule {}
 
 const app = await NestFactory.create(AppModule);
 app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
-await app.listen(process.env.PORT ?? 3000, "127.0.0.1");
+const port = process.env.PORT ?? 3000;
+await app.listen(port, "127.0.0.1");
+console.log(`listening on port ${port}`);

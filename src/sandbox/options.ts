@@ -14,7 +14,7 @@ export interface SandboxOptions {
    * random integer, which you can read from `sandbox.seed`.
    */
   readonly seed?: number | undefined;
-  /** The bearer token of the API. Default `"sandbox"`, which works on loopback only. */
+  /** The bearer token of the API. Default `"sandbox-token"`, which works on loopback only. */
   readonly accessToken?: string | undefined;
   /** The delivery options. `sandbox.delivery.set` changes them. Default: one delivery without delay. */
   readonly delivery?: SandboxDeliveryOptions | undefined;
@@ -121,7 +121,8 @@ export interface DeliverySettings {
   readonly retrySchedule: readonly number[];
 }
 
-export const defaultAccessToken = "sandbox";
+/** Fixed, so that the commands in the docs work. Not a word, because the client redacts the token in every message. */
+export const defaultAccessToken = "sandbox-token";
 
 export type Range = readonly [min: number, max: number];
 

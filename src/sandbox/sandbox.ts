@@ -134,7 +134,8 @@ export interface Sandbox {
    *
    * @example
    * ```ts
-   * const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken: "sandbox", fetch: sandbox.fetch });
+   * const { accessToken, fetch } = sandbox;
+   * const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken, fetch });
    * ```
    */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;

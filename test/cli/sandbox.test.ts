@@ -12,7 +12,7 @@ async function sandbox(args: readonly string[] = [], env: Readonly<Record<string
     expect(found).toBeDefined();
     return found as string;
   });
-  const accessToken = env.STAYHOOK_ACCESS_TOKEN ?? "sandbox";
+  const accessToken = env.STAYHOOK_ACCESS_TOKEN ?? "sandbox-token";
   const client = new StayhookClient({ baseUrl: url, accessToken, maxRetries: 0 });
   /** Types a line, and waits for its output. */
   const says = async (line: string, expected: string | RegExp) => {
@@ -28,7 +28,7 @@ async function sandbox(args: readonly string[] = [], env: Readonly<Record<string
 describe("sandbox", () => {
   test("serves the platform's API, and prints a line for each request", async () => {
     const { url, stdout, client } = await sandbox();
-    expect(stdout()).toContain(`STAYHOOK_BASE_URL=${url} STAYHOOK_ACCESS_TOKEN=sandbox`);
+    expect(stdout()).toContain(`STAYHOOK_BASE_URL=${url} STAYHOOK_ACCESS_TOKEN=sandbox-token`);
     expect(stdout()).toContain(`Open ${url} in a browser`);
     expect(await (await fetch(url)).text()).toContain("No deliveries yet.");
     expect(await client.listings.list()).toEqual([]);

@@ -32,6 +32,22 @@ test.each(examples.filter(({ code }) => opened(code).length > 0))("$path listens
   for (const call of opened(code)) expect(call).toContain("127.0.0.1");
 });
 
+const pages = globSync(["README.md", "docs/**/*.md"], {
+  cwd: root,
+  exclude: (name) => /node_modules/.test(String(name)),
+});
+const snippets = pages.flatMap((path) =>
+  [...readFileSync(join(root, path), "utf8").matchAll(/\n```(?:ts|js)\n([\s\S]*?)\n```/g)]
+    .map(([, code = ""]) => ({ path, code }))
+    .filter(({ code }) => /\.listen\((?:\{ port: )?3000/.test(code)),
+);
+
+test("a code block that opens a port prints that it listens", () => {
+  expect(snippets.length).toBeGreaterThan(5);
+  const silent = snippets.filter(({ code }) => !code.includes('console.log("listening on port 3000")'));
+  expect(silent).toEqual([]);
+});
+
 test.each(examples.filter(({ code }) => code.includes('"node:http"')))(
   "$path does not throw on a malformed URL",
   ({ code }) => {

@@ -18,7 +18,7 @@ const carriers: Readonly<Record<string, (sandbox: Sandbox) => Promise<Ask>>> = {
 
 const init = (method: string, body: unknown) => ({
   method,
-  headers: { authorization: "Bearer sandbox" },
+  headers: { authorization: "Bearer sandbox-token" },
   ...(body !== undefined && { body: JSON.stringify(body) }),
 });
 

@@ -245,7 +245,7 @@ async function season() {
   sandbox.delivery.set({ drop: 1 });
   await sandbox.bookings.cancel("M2RPD");
   sandbox.delivery.set({ drop: 0 });
-  const headers = { authorization: "Bearer sandbox" };
+  const headers = { authorization: "Bearer sandbox-token" };
   sandbox.faults.set([
     { route: "GET /v2/bookings/{bookingCode}", status: 503, rate: 0.3, times: 5 },
     { delay: 3000, route: "GET /v2/listings" },

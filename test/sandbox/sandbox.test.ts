@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { inspect, promisify } from "node:util";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { StayhookClient } from "../../src/client/client.ts";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { createSandbox } from "../../src/testing/index.ts";
 import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
@@ -66,7 +67,15 @@ describe("createSandbox", () => {
       logger: undefined,
       delivery: { duplicates: undefined, shuffle: undefined, delay: undefined, retry: undefined },
     });
-    expect(sandbox.accessToken).toBe("sandbox");
+    expect(sandbox.accessToken).toBe("sandbox-token");
+  });
+
+  it("has a default token that the client does not redact from ordinary text", async () => {
+    const { accessToken, fetch } = createSandbox();
+    const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken, fetch });
+    await expect(client.bookings.get("sandbox")).rejects.toThrow(
+      "https://sandbox.example/v2/bookings/sandbox",
+    );
   });
 
   it("does not show its token in logs", async () => {

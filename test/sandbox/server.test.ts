@@ -9,7 +9,7 @@ import { startSandbox } from "./setup.ts";
 /** Requests the listings with any headers. Uses node:http, because fetch cannot set the `host` header. */
 function ask(url: string, headers: Record<string, string>) {
   return new Promise<{ status: number | undefined; body: string }>((resolve, reject) => {
-    const all = { authorization: "Bearer sandbox", ...headers };
+    const all = { authorization: "Bearer sandbox-token", ...headers };
     request(`${url}/v2/listings`, { headers: all }, async (response) =>
       resolve({ status: response.statusCode, body: await text(response) }),
     )
@@ -44,7 +44,7 @@ it("takes each name of loopback as host, and its own origin", async () => {
 it.each(["0.0.0.0", "::", "192.0.2.1", "sandbox.example"])(
   "the sandbox needs an access token of its own to listen on %s",
   async (host) => {
-    for (const options of [{}, { accessToken: "sandbox" }]) {
+    for (const options of [{}, { accessToken: "sandbox-token" }]) {
       const sandbox = createSandbox(options);
       onTestFinished(() => sandbox.close());
       const listening = sandbox.listen({ host });

@@ -1,6 +1,6 @@
 import { StayhookClient } from "../../client/client.ts";
 import { parseDuration } from "../../duration.ts";
-import type { SandboxObservation } from "../../sandbox/options.ts";
+import { defaultAccessToken, type SandboxObservation } from "../../sandbox/options.ts";
 import { createSandboxWith, type Sandbox } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
@@ -94,8 +94,8 @@ Open ${url} in a browser to follow deliveries and to change records. To list com
 
 export const sandbox: Command = {
   description: `Prints a line for each request and each delivery, until you type quit or press Ctrl-C. The access
-token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set, the access token is "sandbox". A
-time without a unit is in ms.`,
+token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set, the access token is
+"${defaultAccessToken}". A time without a unit is in ms.`,
   table: { title: "Commands while the sandbox runs", rows: shellHelp },
   examples: [
     "stayhook sandbox --to http://127.0.0.1:3000/hooks --duplicates 1",

@@ -17,7 +17,7 @@ const store = memoryStore();
  */
 const handlerOfRequest = () =>
   createWebhookHandler({
-    client: new StayhookClient({ baseUrl, accessToken: "sandbox" }),
+    client: new StayhookClient({ baseUrl, accessToken: "sandbox-token" }),
     store,
     on: { fallback: ({ eventId }) => void calls.push(eventId) },
   });
