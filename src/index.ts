@@ -37,6 +37,7 @@ export {
 export { topics } from "./models/topics.ts";
 export type { DrainResult } from "./queue/drain.ts";
 export type { PauseScope } from "./queue/work.ts";
+export type { StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
 export type {

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
-import type { EventStore } from "../stores/event-store.ts";
+import type { EventStore, StoreSchema } from "../stores/event-store.ts";
 import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 
 /** The options that only one engine has. */
@@ -33,24 +33,43 @@ const engines = {
 export async function withStore<T>(
   invocation: Invocation,
   use: (store: EventStore<unknown>) => Promise<T>,
-  { handlesSignal = false }: { readonly handlesSignal?: boolean } = {},
+  { handlesSignal = false, migrate }: { readonly handlesSignal?: boolean; readonly migrate?: boolean } = {},
 ): Promise<T> {
   const { signal } = invocation.io;
-  const used = open(invocation).then((store) => use(store).finally(() => store.close()));
+  const used = open(invocation, migrate).then((store) => use(store).finally(() => store.close()));
   if (handlesSignal) return used;
   // On Ctrl-C, end at once, even if the store does not answer.
   const interrupted = once(signal, "abort").then(() => Promise.reject(signal.reason));
   return Promise.race([used, interrupted]);
 }
 
+/** Returns the store's address from `--store` or STAYHOOK_STORE. */
+function addressOf({ text, io }: Invocation): string | undefined {
+  return (text("store") ?? io.env.STAYHOOK_STORE) || undefined;
+}
+
 /** Opens the store of `--store` or STAYHOOK_STORE. */
-function open(invocation: Invocation): Promise<EventStore<unknown>> {
-  const { text, io } = invocation;
-  const where = text("store") ?? io.env.STAYHOOK_STORE;
-  if (!where) throw new UsageError("No event store is given. Set --store or STAYHOOK_STORE.");
+function open(invocation: Invocation, migrate?: boolean): Promise<EventStore<unknown>> {
+  const { text } = invocation;
+  const where = addressOf(invocation);
+  if (where === undefined) throw new UsageError("No event store is given. Set --store or STAYHOOK_STORE.");
   checkEngineOptions(invocation, [where], "--store or STAYHOOK_STORE");
   const isOption = text("store") !== undefined;
-  return openStore(invocation, where, { setting: "--store or STAYHOOK_STORE", isOption });
+  return openStore(invocation, where, { setting: "--store or STAYHOOK_STORE", isOption, migrate });
+}
+
+/**
+ * Reads the version of the store's tables or keys, and changes nothing.
+ *
+ * @returns `undefined` if no store is named
+ */
+export async function schemaOf(invocation: Invocation): Promise<StoreSchema | undefined> {
+  const where = addressOf(invocation);
+  if (where === undefined) return undefined;
+  if (schemeOf(where) !== undefined || !existsSync(where))
+    return withStore(invocation, async (store) => store.schema?.(), { migrate: false });
+  // sqliteStore() would throw if the tables are older.
+  return (await import("../stores/sqlite/sqlite-schema.ts")).readSchema(where);
 }
 
 /** @throws UsageError if an option is given that none of the stores has */
@@ -68,6 +87,8 @@ export interface Opening {
   readonly isOption: boolean;
   /** Whether the store may be missing, and is made then. */
   readonly create?: boolean | undefined;
+  /** Whether the store upgrades its tables or keys. Default `true`. */
+  readonly migrate?: boolean | undefined;
 }
 
 /**
@@ -80,7 +101,7 @@ export async function openStore(
   where: string,
   opening: Opening,
 ): Promise<EventStore<unknown>> {
-  const { setting, isOption, create } = opening;
+  const { setting, isOption, create, migrate } = opening;
   if (isOption && hasPassword(where))
     out.warn(
       `Other users of this machine can read the password in ${setting}. Use ${setting === "--from" || setting === "--to" ? "a variable such as PGPASSWORD" : "STAYHOOK_STORE"} instead.`,
@@ -93,13 +114,13 @@ export async function openStore(
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
       const schema = text("schema");
-      const store = postgresStore({ connectionString: where, schema });
+      const store = postgresStore({ connectionString: where, schema, migrate });
       await assertUsed(`the schema ${schema ?? "stayhook"}`, () => hasTables.postgres(where, schema));
       return store;
     }
     case "mysql://": {
       const { mysqlStore } = await import("../stores/mysql/index.ts");
-      const store = mysqlStore({ url: where }) as EventStore<unknown>;
+      const store = mysqlStore({ url: where, migrate }) as EventStore<unknown>;
       await assertUsed(`the database ${new URL(where).pathname.slice(1)}`, () => hasTables.mysql(where));
       return store;
     }
@@ -108,7 +129,7 @@ export async function openStore(
       const { redisStore } = await import("../stores/redis/index.ts");
       const prefix = text("prefix");
       // Do not warn about settings of Redis, because the app already logs such warnings.
-      const store = redisStore({ url: where, prefix, logger: () => {} });
+      const store = redisStore({ url: where, prefix, logger: () => {}, migrate });
       await assertUsed(`the prefix ${prefix ?? "stayhook"}`, () => hasTables.redis(where, prefix));
       return store;
     }

@@ -308,6 +308,14 @@ export interface PruneSnapshotsOptions {
   readonly limit: number;
 }
 
+/** The version of a store's tables or keys. */
+export interface StoreSchema {
+  /** The version of the tables or keys. 0 if there are none. */
+  readonly version: number;
+  /** The version that this version of stayhook makes. If `version` is higher, a newer one has upgraded the store. */
+  readonly expected: number;
+}
+
 /**
  * Stores events and the snapshots of their records. The queue decides when each event runs. `storeContract` from
  * `stayhook/store/contract` tests an implementation.
@@ -397,6 +405,12 @@ export interface EventStore<Tx = never> {
    * `maxBacklog`. Without this method, they count from their first claim on.
    */
   scheduledDue?(): Promise<number>;
+
+  /**
+   * Resolves to the version of the store's tables or keys. A newer version is fine, because newer versions of stayhook
+   * only add to them. Does not create or upgrade anything.
+   */
+  schema?(): Promise<StoreSchema>;
 
   /** Resolves to the time at which the last webhook event was recorded. Pruning and erasing do not change it. */
   lastReceivedAt(): Promise<Date | undefined>;

@@ -2,7 +2,7 @@ import { withTimeout } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { PauseScope } from "../queue/work.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { EventStore } from "../stores/event-store.ts";
+import type { EventStore, StoreSchema } from "../stores/event-store.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 /** The health of a handler whose store answers. */
@@ -30,6 +30,11 @@ export interface AvailableHealth {
   readonly pauseScope: PauseScope | undefined;
   /** The record whose read decided the pause, such as `booking:HX3K9`. It is `undefined` if processing is not paused. */
   readonly pauseRef: string | undefined;
+  /**
+   * The version of the store's tables or keys, and the version that this stayhook makes. A higher `version` is fine: a
+   * newer stayhook has upgraded the store. It is `undefined` if the store has no versions, such as `memoryStore`.
+   */
+  readonly schema?: StoreSchema | undefined;
   /** There is no error, because the store answers. */
   readonly error?: undefined;
 }
@@ -57,6 +62,8 @@ export interface UnavailableHealth {
   readonly pauseScope?: undefined;
   /** No pause is reported, because the store does not answer. */
   readonly pauseRef?: undefined;
+  /** The version is unknown, because the store does not answer. If its tables are too old, the error says so. */
+  readonly schema?: undefined;
 }
 
 /** The result of {@link WebhookHandler.health}. `state` narrows its type. */
@@ -68,7 +75,7 @@ const STORE_TIMEOUT = 10_000;
 /** What {@link healthOf} reports on. */
 export interface Patient {
   /** `store`, `counts` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
-  readonly store: Pick<EventStore<never>, "lastReceivedAt"> | undefined;
+  readonly store: Pick<EventStore<never>, "lastReceivedAt" | "schema"> | undefined;
   readonly counts: Pick<StoreCounts, "read"> | undefined;
   readonly queue: Pick<Queue<never>, "state" | "pause" | "failure"> | undefined;
   readonly closed: boolean;
@@ -79,11 +86,11 @@ export interface Patient {
 /** Never rejects. */
 export async function healthOf({ store, counts, queue, closed, lastReceivedAt }: Patient): Promise<Health> {
   try {
-    const asked = Promise.all([counts?.read(0), store?.lastReceivedAt()]);
+    const asked = Promise.all([counts?.read(0), store?.lastReceivedAt(), store?.schema?.()]);
     const answered = await withTimeout(STORE_TIMEOUT, asked);
     if (!answered) throw new Error(`The store did not answer within ${STORE_TIMEOUT} ms`);
     if (queue?.failure !== undefined) throw queue.failure;
-    const [reading, last] = answered;
+    const [reading, last, schema] = answered;
     return {
       state: queue?.state ?? (closed ? "stopped" : "idle"),
       counts: reading?.counts ?? { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
@@ -93,6 +100,7 @@ export async function healthOf({ store, counts, queue, closed, lastReceivedAt }:
       pauseReason: queue?.pause?.reason,
       pauseScope: queue?.pause?.scope,
       pauseRef: queue?.pause?.ref,
+      schema,
     };
   } catch (error) {
     return { state: "unavailable", error };

@@ -1,5 +1,10 @@
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { cli, closed, platform, receiver, serve, servedAppOf } from "./support.ts";
+import type { SqlMigration } from "../../src/stores/sql/driver.ts";
+import { sqliteStore } from "../../src/stores/sqlite/index.ts";
+import { sqliteDialect } from "../../src/stores/sqlite/sqlite-dialect.ts";
+import { cli, closed, directory, platform, receiver, serve, servedAppOf } from "./support.ts";
 
 interface Report {
   readonly ok: boolean;
@@ -131,6 +136,37 @@ test("checks the configured endpoint, not an exported one: a dead endpoint fails
     });
   const states = { "endpoint: answers": "passed" };
   expect(await doctor(env, "--to", url)).toMatchObject({ code: 0, states });
+});
+
+test("compares the schema version of a store that is given, and changes nothing in it", async () => {
+  const { env } = await platform();
+  const path = join(directory(), "events.db");
+  const STAYHOOK_STORE = path;
+  expect((await doctor(env)).states).not.toHaveProperty("store");
+  const missing = await doctor(env, "--store", path);
+  expect(missing.detail("store")).toContain(`There is no file ${path}`);
+  expect(missing.states).toMatchObject({ store: "failed" });
+  await sqliteStore(path).close();
+  const same = await doctor({ ...env, STAYHOOK_STORE });
+  expect(same.detail("store")).toBe("The store has schema version 2, which this version of stayhook makes.");
+  expect(same.states).toMatchObject({ store: "passed" });
+  const db = new DatabaseSync(path);
+  db.exec("UPDATE stayhook_meta SET value = '3' WHERE name = 'schema'");
+  const newer = await doctor({ ...env, STAYHOOK_STORE });
+  expect(newer.states).toMatchObject({ store: "warned" });
+  expect(newer.detail("store")).toContain(
+    "schema version 3, and this version of stayhook makes version 2. A newer",
+  );
+  (sqliteDialect.migrations as SqlMigration[]).push(
+    { statements: ["CREATE TABLE three (a)"] },
+    { statements: ["CREATE TABLE four (a)"] },
+  );
+  onTestFinished(() => void (sqliteDialect.migrations as SqlMigration[]).splice(-2));
+  const older = await doctor({ ...env, STAYHOOK_STORE });
+  expect(older.states).toMatchObject({ store: "warned" });
+  expect(older.detail("store")).toContain("run the SQL of migrationSql({ from: 3 }) before");
+  expect(db.prepare("SELECT value FROM stayhook_meta WHERE name = 'schema'").get()).toEqual({ value: "3" });
+  db.close();
 });
 
 test("warns if the configured URL is not the URL in STAYHOOK_ENDPOINT", async () => {

@@ -29,6 +29,13 @@ describe("health", () => {
     });
   });
 
+  test("has the schema version of a store that has one", async () => {
+    const schema = { version: 3, expected: 2 };
+    const store = Object.assign(memoryStore(), { schema: async () => schema });
+    expect(await handlerOf({ store, autoStart: false }).webhooks.health()).toMatchObject({ schema });
+    expect((await handlerOf({ autoStart: false }).webhooks.health()).schema).toBeUndefined();
+  });
+
   test("does not count a refused request as received", async () => {
     const { deliver, webhooks } = handlerOf({ autoStart: false });
     expect((await deliver("no notification")).status).toBe(400);

@@ -2,6 +2,7 @@ import { APIError, ResponseValidationError } from "../../client/client-errors.ts
 import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
+import { schemaOf, storeOptions } from "../open-store.ts";
 import { printable } from "../output.ts";
 import { howToMakeConfig, toOf, toOption } from "../url-options.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
@@ -243,6 +244,32 @@ function malformedFinding({ status, error }: Posted): Finding {
   return ["failed", `The endpoint answered ${status}, but 400 was expected.`];
 }
 
+/** Compares the version of the store's tables with the version that this stayhook makes, if a store is named. */
+async function* checkStore(invocation: Invocation): AsyncGenerator<Check> {
+  const store = (...finding: Finding) => checkOf("store", finding);
+  try {
+    const schema = await schemaOf(invocation);
+    if (schema === undefined) return;
+    const { version, expected } = schema;
+    const found = `The store has schema version ${version}`;
+    const versions = `${found}, and this version of stayhook makes version ${expected}`;
+    if (version === expected) yield store("passed", `${found}, which this version of stayhook makes.`);
+    else if (version > expected)
+      yield store(
+        "warned",
+        `${versions}. A newer version has upgraded the store, and this version can go on using it.`,
+      );
+    else
+      yield store(
+        "warned",
+        `${versions}. The first start of this version upgrades the store. If your app sets migrate: false, run the SQL of migrationSql({ from: ${version} }) before.`,
+      );
+  } catch (error) {
+    invocation.io.signal.throwIfAborted();
+    yield store("failed", (error as Error).message, exitCodeOf(error));
+  }
+}
+
 /** @param delivery - the notification for `--deliver`. It refers to no booking or listing. */
 async function* allChecks(invocation: Invocation, delivery: string): AsyncGenerator<Check> {
   const config = yield* checkPlatform(invocation);
@@ -253,6 +280,7 @@ async function* allChecks(invocation: Invocation, delivery: string): AsyncGenera
   else
     for (const [topic, url] of Object.entries({ ...config?.endpoints, ...config?.otherEndpoints }))
       if (typeof url === "string") topicsOf.set(url, [...(topicsOf.get(url) ?? []), topic]);
+  yield* checkStore(invocation);
   const sent = invocation.flag("deliver") ? delivery : undefined;
   for (const [url, topics] of topicsOf)
     yield* checkEndpoint(topics.join(", "), url, sent, invocation.io.signal);
@@ -269,12 +297,14 @@ export const doctor: Command = {
   description: `Prints one line for each check. An endpoint must answer over https in time. It must refuse two test requests: one
 with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
-names no booking or listing. The exit code is the code of the first failed check.`,
+names no booking or listing. If a store is given, the command compares the version of its tables with the version that
+this stayhook makes, and changes nothing in the store. The exit code is the code of the first failed check.`,
   examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
   asksPlatform: true,
   options: {
     ...toOption("check this endpoint instead of the configured endpoints"),
     deliver: { help: "also send a test notification, which the endpoint records" },
+    ...storeOptions,
   },
   run: async (invocation) => {
     const { out, flag } = invocation;

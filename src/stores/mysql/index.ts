@@ -2,11 +2,15 @@ import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import { check, integerFrom, optionsObject, timerFrom } from "../../options.ts";
+import { check, integerFrom, oneOf, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
+import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
+import type { Tables } from "../sql/sql-schema.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
 import { endIdleAfter, ISOLATION, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
 import { MysqlStore as Store } from "./mysql-store.ts";
+
+export type { MigrationOptions } from "../sql/migration-sql.ts";
 
 /** Options of {@link mysqlStore}. Either `url` or `pool` is required. */
 export interface MysqlStoreOptions {
@@ -23,6 +27,11 @@ export interface MysqlStoreOptions {
   readonly maxConnections?: number | undefined;
   /** How long a statement, or the wait for a connection, may take: ms, or a text such as `"10s"`. Default 10,000. */
   readonly commandTimeout?: number | string | undefined;
+  /**
+   * Whether the first call creates and upgrades the tables. Default `true`. With `false`, calls reject if the tables are
+   * missing or too old. Then run the SQL of {@link migrationSql}.
+   */
+  readonly migrate?: boolean | undefined;
 }
 
 /** The store that {@link mysqlStore} returns. `event.atomically` gives your function a connection of `mysql2`. */
@@ -51,7 +60,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   const both = { path: [], message: "mysqlStore takes a `url` or a `pool`, not both" };
   const before = url !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => schema(pool !== undefined), options, { before });
-  const { pollInterval, maxConnections, commandTimeout } = checked;
+  const { pollInterval, maxConnections, commandTimeout, migrate } = checked;
   let opening: Promise<Pool> | undefined;
   const open = (): Promise<Pool> => {
     // Reset `opening` after a failure, so that the next call connects again.
@@ -71,25 +80,32 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
     },
   });
   const connections = pool?.pool.config.connectionLimit ?? maxConnections;
-  return new Store(driver, mysqlDialect, Math.max(1, connections - 2));
+  return new Store(driver, tables, { writesAtOnce: Math.max(1, connections - 2), migrates: migrate });
 }
 
 /**
- * Returns the SQL that creates the tables. If you run it in a migration, the store needs no right to create tables.
+ * Returns the SQL that creates the tables, or upgrades them from one schema version to another. The store then needs no
+ * right to create anything. The SQL is empty if the tables are up to date.
  *
- * @throws InvalidArgumentError if `from` is not a schema version
+ * @throws InvalidArgumentError if an option is invalid
+ *
+ * @example
+ * ```ts
+ * import { migrationSql } from "stayhook/mysql";
+ *
+ * console.log(migrationSql({ from: 2 }));
+ * ```
  */
-export function migrationSql(
-  options: {
-    /** The schema version of the database. Default 0: the database is empty. */
-    readonly from?: number | undefined;
-  } = {},
-): string {
-  const { from } = check(migrationSchema, options);
-  if (from === 2) return "";
-  const version = "INSERT INTO stayhook_meta (name, value, set_at) VALUES ('schema', '2', 0)";
-  return [...mysqlDialect.schema, version].map((statement) => `${statement};\n`).join("\n");
+export function migrationSql(options: MigrationOptions = {}): string {
+  const { from, to } = checkVersions(mysqlDialect, options);
+  return migrationScript(mysqlDialect, from, to);
 }
+
+const tables: Tables = {
+  dialect: mysqlDialect,
+  place: "the database",
+  migrationCall: (from, to) => `migrationSql({ from: ${from}, to: ${to} })`,
+};
 
 function schema(hasPool: boolean) {
   const isUrl = (url: unknown) => typeof url === "string" && /^mysql:\/\/./i.test(url) && URL.canParse(url);
@@ -105,17 +121,9 @@ function schema(hasPool: boolean) {
     pollInterval: timerFrom(1000),
     maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
     commandTimeout: timerFrom(10_000),
+    migrate: oneOf(true, false).default(true),
   });
 }
-
-const migrationSchema = () =>
-  optionsObject({
-    from: z
-      .literal([0, 2], {
-        error: "must be 0 if the database has no tables of stayhook, or 2 if it has them",
-      })
-      .default(0),
-  });
 
 async function openPool(
   url: string | undefined,

@@ -74,4 +74,6 @@ export const mysqlDialect: SqlDialect = {
       INDEX stayhook_records_seen (seen_at)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,
   ],
+  // MySQL 8 has no IF NOT EXISTS for columns and indexes. The driver ignores the error of one that exists.
+  migrations: [],
 };

@@ -27,6 +27,10 @@ const READ_ONLY = [1290, 1792, 1836];
 const FULL = [1021, 1114];
 const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
+/** The errors of a column or index that exists. An interrupted migration has made it. */
+const EXISTS = [1060, 1061];
+/** The time limits of a migration, in seconds: for a statement, for another process's migration, and for a table's lock. */
+const MIGRATION = { statement: 60, other: 50, lock: 5 } as const;
 /** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
 export const LONGEST_IDLE = 2;
 
@@ -109,6 +113,30 @@ export function mysqlDriver({
     return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement)));
   }
 
+  /**
+   * DDL commits by itself, so a lock of the session keeps other processes out. The session ends afterwards, and with it
+   * the lock and the settings. If this process dies, the server frees the lock when the running statement has ended.
+   */
+  async function migrateOnce(steps: () => SqlSteps<void>): Promise<void> {
+    const connection = await connectWithin(
+      commandTimeout,
+      pool().then((from) => from.getConnection()),
+    );
+    const query: Query = (sql, values = []) =>
+      connection.query<Answer>({ sql, values: [...values], timeout: MIGRATION.statement * 1000 });
+    try {
+      const sql = "SELECT GET_LOCK(CONCAT('stayhook ', MD5(DATABASE())), ?) AS locked";
+      const [rows] = await query(sql, [MIGRATION.other]);
+      if (Number(rows[0]?.locked) !== 1)
+        throw new Error(`another process has been changing the tables for ${MIGRATION.other} s`);
+      // Other statements on a table wait behind one that waits for its lock.
+      await query(`SET SESSION autocommit = 1, lock_wait_timeout = ${MIGRATION.lock}`);
+      await runAsync(steps(), (step) => execute(query, step as SqlStatement));
+    } finally {
+      connection.destroy();
+    }
+  }
+
   async function retried<T>(attempt: () => Promise<T>, failing: string): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       const trying = attempt();
@@ -136,6 +164,7 @@ export function mysqlDriver({
   return {
     transactional: true,
     transaction: (steps, failing) => retried(() => writeOnce(steps), failing),
+    migrate: (steps, failing) => retried(() => migrateOnce(steps), failing),
     read: (steps, failing) => retried(() => readOnce(steps), failing),
     notifier: {
       notify() {},
@@ -164,7 +193,8 @@ async function execute(query: Query, { sql, params, query: reads }: SqlStatement
     if (reads) return { rows: result, changes: 0 };
     return { rows: [], changes: result.affectedRows };
   } catch (error) {
-    if (errnoOf(error) === DUPLICATE_KEY) return { rows: [], changes: 0 };
+    const errno = errnoOf(error) ?? 0;
+    if (errno === DUPLICATE_KEY || EXISTS.includes(errno)) return { rows: [], changes: 0 };
     throw error;
   }
 }

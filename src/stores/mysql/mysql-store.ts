@@ -4,15 +4,7 @@ import { StayhookError } from "../../errors.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
 import type { ClaimedEvent, Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
-import {
-  change,
-  type SqlDialect,
-  type SqlDriver,
-  type SqlRow,
-  type SqlSteps,
-  type SqlValue,
-  select,
-} from "../sql/driver.ts";
+import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {
   addOne,
   alreadySettled,
@@ -38,6 +30,7 @@ import {
   toSnapshot,
   toTextOrNull,
 } from "../sql/sql-rows.ts";
+import type { Tables } from "../sql/sql-schema.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 
@@ -131,9 +124,9 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   declare readonly transactional: true;
   readonly #writing: Slots;
 
-  /** @param writesAtOnce - how many settles with the user's writes may hold a connection at once */
-  constructor(driver: SqlDriver, dialect: SqlDialect, writesAtOnce = 1) {
-    super(driver, dialect);
+  /** @param options.writesAtOnce - how many settles with the user's writes may hold a connection at once */
+  constructor(driver: SqlDriver, tables: Tables, { writesAtOnce = 1, migrates = true } = {}) {
+    super(driver, tables, { migrates });
     this.#writing = createSlots(writesAtOnce);
   }
 

@@ -1,19 +1,11 @@
 import type { Pool } from "pg";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
-import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, oneOf, option, optionsObject, timerFrom } from "../../options.ts";
-import {
-  channelOf,
-  inSchema,
-  NAME_BYTES,
-  postgresDialect,
-  quote,
-  SCHEMA_VERSION,
-} from "./postgres-dialect.ts";
+import { checkVersions, migrationScript, type MigrationOptions as Versions } from "../sql/migration-sql.ts";
+import { channelOf, dialectIn, inSchema, NAME_BYTES } from "./postgres-dialect.ts";
 import { PostgresDriver } from "./postgres-driver.ts";
-import { Statement } from "./postgres-statements.ts";
-import { PgStore, type PostgresStore, type Run } from "./postgres-store.ts";
+import { PgStore, type PostgresStore } from "./postgres-store.ts";
 
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
@@ -43,6 +35,12 @@ export interface PostgresStoreOptions {
   readonly maxConnections?: number | undefined;
   /** How long a command, or the wait for a connection, may take: ms, or a text such as `"10s"`. Default 10,000. */
   readonly commandTimeout?: number | string | undefined;
+  /**
+   * Whether the first call creates and upgrades the tables. Default `true`. With `false`, calls reject if the tables are
+   * missing or too old. Then run the SQL of {@link migrationSql}, or call {@link PostgresStore.migrate} in your
+   * deployment.
+   */
+  readonly migrate?: boolean | undefined;
 }
 
 /**
@@ -65,7 +63,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const both = { path: [], message: "postgresStore takes a `connectionString` or a `pool`, not both" };
   const before = connectionString !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => storeSchema(pool !== undefined), options, { before });
-  const { schema, wake, pollInterval, maxConnections, commandTimeout } = checked;
+  const { schema, wake, pollInterval, maxConnections, commandTimeout, migrate } = checked;
   const channel = channelOf(schema);
   const driver = new PostgresDriver({
     connectionString,
@@ -73,6 +71,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     maxConnections,
     commandTimeout,
     inSchema: inSchema(schema),
+    migrationLock: `stayhook ${schema}`,
     channel,
     listen: wake === "notify",
     pollInterval,
@@ -81,22 +80,21 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   return new PgStore(driver, {
     schema,
     channel,
-    migrate: (run) => migrate(driver, schema, run),
+    migrates: migrate,
     writesAtOnce: Math.max(1, most - 2),
   });
 }
 
 /** Options of {@link migrationSql}. */
-export interface MigrationOptions {
+export interface MigrationOptions extends Versions {
   /** The PostgreSQL schema for the tables. Default `stayhook`. */
   readonly schema?: string | undefined;
-  /** The version of the existing tables, which their table `meta` has under the name `schema`. Default 0: no tables. */
-  readonly from?: number | undefined;
 }
 
 /**
- * Returns the SQL that creates the schema and its tables. Run the SQL in one transaction. The store then needs no right
- * to create anything. The SQL is empty if the tables are up to date.
+ * Returns the SQL that creates the schema and its tables, or upgrades them from one schema version to another. Run the
+ * SQL in one transaction. The store then needs no right to create anything. The SQL is empty if the tables are up to
+ * date.
  *
  * @throws InvalidArgumentError if an option is invalid
  *
@@ -104,69 +102,16 @@ export interface MigrationOptions {
  * ```ts
  * import { migrationSql } from "stayhook/postgres";
  *
- * console.log(migrationSql());
+ * console.log(migrationSql({ schema: "stayhook", from: 2 }));
  * ```
  */
 export function migrationSql(options: MigrationOptions = {}): string {
-  const { schema, from } = check(migrationSchema, options);
-  return from >= SCHEMA_VERSION ? "" : createSql(schema);
+  const { schema: given, ...versions } = Object(options) as MigrationOptions;
+  const { schema } = check(() => optionsObject({ schema: schemaName() }), { schema: given });
+  const dialect = dialectIn(schema);
+  const { from, to } = checkVersions(dialect, versions);
+  return inSchema(schema)(migrationScript(dialect, from, to));
 }
-
-/** How long the creation of the tables may take, with the wait for its lock, ms. */
-const PATIENCE = 60_000;
-
-function createSql(schema: string): string {
-  // CREATE SCHEMA IF NOT EXISTS would need the right to create a schema, even if the schema exists.
-  const create = `DO $stayhook$ BEGIN
-  IF to_regnamespace('${quote(schema)}') IS NULL THEN CREATE SCHEMA ${quote(schema)}; END IF;
-END $stayhook$`;
-  return [create, ...postgresDialect.schema.map(inSchema(schema)), ""].join(";\n");
-}
-
-/**
- * Creates the tables, unless they exist. A lock prevents two processes from creating them at the same time. Newer
- * versions of this package only add to the tables, so this version can use them.
- *
- * @throws StayhookError if stayhook 0.1 or 0.2 made the schema, or if the database's encoding is not UTF-8
- */
-async function migrate(driver: PostgresDriver, schema: string, given?: Run): Promise<void> {
-  const failing = "the tables could not be created";
-  const run = given ?? ((text, values) => driver.query(failing, new Statement(text), values));
-  const found = async () => {
-    const sql = `
-      SELECT to_regproc($1) IS NOT NULL AS older, to_regclass($2) IS NOT NULL AS made, current_setting('server_encoding') AS encoding`;
-    const named = (name: string) => `${quote(schema)}.${name}`;
-    return (await run(sql, [named("schema_version"), named("meta")]))[0]!;
-  };
-  const { older, made, encoding } = await found();
-  if (older === true) {
-    throw new StayhookError(
-      `postgresStore: an older version of stayhook made the schema ${schema}, and this version cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
-    );
-  }
-  if (made === true) return;
-  if (encoding !== "UTF8") {
-    throw new StayhookError(
-      `postgresStore: the database's encoding is ${encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
-    );
-  }
-  // PostgreSQL runs a script in one transaction.
-  const lock = `SELECT pg_advisory_xact_lock(hashtextextended('stayhook ${schema}', 0))`;
-  await driver.script(failing, `${lock};\n${createSql(schema)}`, PATIENCE).catch(async (error: unknown) => {
-    // Another process may have created the tables while this process waited for the lock.
-    if ((await found()).made !== true) throw error;
-  });
-}
-
-const migrationSchema = () =>
-  optionsObject({
-    schema: schemaName(),
-    from: integerFrom(
-      0,
-      Number.MAX_SAFE_INTEGER,
-      "must be the version number of the existing schema, or 0 if no schema exists",
-    ).default(0),
-  });
 
 function storeSchema(hasPool: boolean) {
   const connectionString = z.custom<string>((url) => typeof url === "string" && DATABASE.test(url), {
@@ -184,6 +129,7 @@ function storeSchema(hasPool: boolean) {
     pollInterval: timerFrom(1000),
     maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
     commandTimeout: timerFrom(10_000),
+    migrate: oneOf(true, false).default(true),
   };
   return optionsObject(shape, {
     notObject: "postgresStore takes an object with a connectionString or a pool",

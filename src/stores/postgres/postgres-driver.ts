@@ -22,6 +22,8 @@ export interface DriverOptions extends NotifierOptions {
   readonly commandTimeout: number;
   /** Puts the tables of a statement into the schema. */
   readonly inSchema: (sql: string) => string;
+  /** The name of the lock for migrations. Version 0.3.0 takes the same lock when it creates the tables. */
+  readonly migrationLock: string;
 }
 
 export type Row = Record<string, unknown>;
@@ -49,6 +51,8 @@ interface Session {
 
 /** Starts a transaction. If this process freezes, the server ends the transaction after {@link LONGEST_WRITES} ms. */
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
+/** How long a statement of a migration may take, and how long it may wait for a lock while other statements wait behind it, ms. */
+const MIGRATION = { timeout: 60_000, lockTimeout: 5000 } as const;
 /** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
 const TRIES = 4;
 
@@ -85,10 +89,27 @@ export class PostgresDriver implements SqlDriver {
     });
   }
 
-  /** Runs a script of several statements in one transaction. */
-  script(failing: string, sql: string, timeout: number): Promise<void> {
-    return this.#use(failing, async ({ client }) => {
-      await client.query({ text: sql, query_timeout: timeout } as { text: string });
+  migrate(steps: () => SqlSteps<void>, failing: string): Promise<void> {
+    const { timeout, lockTimeout } = MIGRATION;
+    return this.#use(failing, async ({ client, isLost }) => {
+      const run = (sql: string, values: readonly unknown[] = []) =>
+        this.#execute(client, sql, values, undefined, timeout);
+      await run(BEGIN);
+      try {
+        await run(`SET LOCAL statement_timeout = ${timeout}; SET LOCAL lock_timeout = ${timeout}`);
+        await run("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", [this.#options.migrationLock]);
+        await run(`SET LOCAL lock_timeout = ${lockTimeout}`);
+        const { rows } = await run("SELECT current_setting('server_encoding') AS encoding");
+        assertUtf8(String(rows[0]?.encoding));
+        await runAsync(steps(), (step) => {
+          const { sql, params } = step as SqlStatement;
+          return run(this.#options.inSchema(sql), params);
+        });
+        await run("COMMIT");
+      } catch (error) {
+        if (!isLost() && !mayBeBroken(error)) await run("ROLLBACK");
+        throw error;
+      }
     });
   }
 
@@ -147,9 +168,10 @@ export class PostgresDriver implements SqlDriver {
     text: string,
     values: readonly unknown[] = [],
     statement?: Statement,
+    timeout = this.commandTimeout,
   ): Promise<{ readonly rows: Row[]; readonly changes: number }> {
     const name = this.#canPrepare ? statement?.nextName() : undefined;
-    const config = { text, name, values: values as unknown[], query_timeout: this.commandTimeout };
+    const config = { text, name, values: values as unknown[], query_timeout: timeout };
     const { rows, rowCount } = await client.query<Row>(
       values.length > 0 ? config : { ...config, values: undefined },
     );
@@ -289,6 +311,13 @@ async function loadPg(): Promise<typeof import("pg")> {
 }
 
 function ignore(): void {}
+
+function assertUtf8(encoding: string): void {
+  if (encoding === "UTF8") return;
+  throw new StayhookError(
+    `postgresStore: the database's encoding is ${encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
+  );
+}
 
 /** SQLSTATE: a lock was not available in time, because another transaction holds it. */
 const LOCKED = "55P03";

@@ -19,7 +19,7 @@ import {
 } from "../sql/sql-rows.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
-import { postgresDialect } from "./postgres-dialect.ts";
+import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
 import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
@@ -37,8 +37,8 @@ export type Run = (text: string, values: unknown[]) => Promise<Row[]>;
 export interface StoreOptions {
   readonly schema: string;
   readonly channel: string;
-  /** Creates the tables, if they do not exist. Looks for them by `run`, or else on a connection of the pool. */
-  readonly migrate: (run?: Run) => Promise<void>;
+  /** Whether the first call creates and upgrades the tables. */
+  readonly migrates: boolean;
   /** How many `event.atomically` transactions may run at a time. Other calls use the remaining connections. */
   readonly writesAtOnce: number;
 }
@@ -60,7 +60,10 @@ export interface PostgresStore extends EventStore<PoolClient> {
    * of `leaseDuration`, the attempt loses its lease.
    */
   with(client: ClientBase): TransactionStore;
-  /** Creates the tables. This call is optional: the first call of any other method does the same. */
+  /**
+   * Creates or upgrades the tables, also with `migrate: false`. This call is optional: without that option, the first
+   * call of any other method does the same.
+   */
   migrate(): Promise<void>;
 }
 
@@ -77,7 +80,15 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   #thoroughAt = Number.NEGATIVE_INFINITY;
 
   constructor(driver: PostgresDriver, options: StoreOptions) {
-    super(driver, postgresDialect);
+    const { schema, migrates } = options;
+    const tables = {
+      dialect: dialectIn(schema),
+      place: `the schema ${schema}`,
+      tooOld: `postgresStore: an older version of stayhook made the schema ${schema}, and this version cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
+      migrationCall: (from: number, to: number) =>
+        `migrationSql({ schema: ${JSON.stringify(schema)}, from: ${from}, to: ${to} })`,
+    };
+    super(driver, tables, { migrates });
     this.#driver = driver;
     this.#options = options;
     this.#hot = hotStatements(options.schema);
@@ -85,9 +96,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     this.#waiting = createSlots(options.writesAtOnce);
   }
 
-  override async migrate(): Promise<void> {
+  async migrate(): Promise<void> {
     this.assertOpen();
-    await this.#options.migrate();
+    await this.migrateNow();
   }
 
   with(client: ClientBase): TransactionStore {
@@ -95,7 +106,11 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     const run: Run = async (text, values) => (await client.query<Row>({ text, values })).rows;
     return {
       add: async (event, { dueIn } = {}) => {
-        await this.#readyOn(run);
+        // If several callers hold all connections of the pool, none of them gets another one.
+        await this.readyOn(async ({ sql, params }) => {
+          const rows = await run(inSchema(this.#options.schema)(sql), [...params]);
+          return { rows, changes: 0 };
+        });
         const addition = additionOf(event, { dueIn });
         const added = await run(hot.add.text, [JSON.stringify([additionJson(addition, 0)]), 1, null]);
         if (added.length === 0)
@@ -105,16 +120,6 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
         return "added";
       },
     };
-  }
-
-  /**
-   * Looks for the tables on the caller's connection. If several callers hold all connections of the pool, none of them
-   * gets another one.
-   */
-  async #readyOn(run: Run): Promise<void> {
-    if (this.isReady) return;
-    await this.#options.migrate(run);
-    this.isReady = true;
   }
 
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { Log, type Logger } from "../../logger.ts";
-import { check, logger, option, optionsObject, timerFrom } from "../../options.ts";
+import { check, logger, oneOf, option, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { Connection, type RedisClient } from "./redis-connection.ts";
 import { RedisStore } from "./redis-store.ts";
@@ -21,6 +21,11 @@ export interface RedisStoreOptions {
   readonly commandTimeout?: number | string | undefined;
   /** At the first use, gets a warning for each Redis setting that risks a loss of events. Default: the console. */
   readonly logger?: Logger | undefined;
+  /**
+   * Whether the first call creates and upgrades the keys. Default `true`. With `false`, calls reject if the keys are
+   * missing or too old, until a process without `migrate: false` has created or upgraded them.
+   */
+  readonly migrate?: boolean | undefined;
 }
 
 /**
@@ -42,9 +47,12 @@ export interface RedisStoreOptions {
  */
 export function redisStore(options: RedisStoreOptions): EventStore {
   const { client } = Object(options) as RedisStoreOptions;
-  const { url, prefix, commandTimeout, logger: log } = check(() => schema(client), options);
+  const { url, prefix, commandTimeout, logger: log, migrate } = check(() => schema(client), options);
   const connection = new Connection(client ?? url!, `{${prefix}}`, commandTimeout);
-  return new RedisStore(connection, () => void checkSettings(connection, new Log(log)));
+  return new RedisStore(connection, {
+    onFirstUse: () => void checkSettings(connection, new Log(log)),
+    migrates: migrate,
+  });
 }
 
 function schema(client: RedisClient | undefined) {
@@ -67,6 +75,7 @@ function schema(client: RedisClient | undefined) {
         .default("stayhook"),
       commandTimeout: timerFrom(5000),
       logger: logger().optional(),
+      migrate: oneOf(true, false).default(true),
     },
     { notObject: "redisStore takes an object with a url or a client" },
   );

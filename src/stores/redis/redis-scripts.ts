@@ -1,15 +1,38 @@
 import { createHash } from "node:crypto";
 import { adding, evenIfFull, expiring, guard, prelude, removing } from "./redis-lua.ts";
+import { FIRST_VERSION, migrations } from "./redis-migrations.ts";
 import * as upkeep from "./redis-upkeep-scripts.ts";
 
 /** The scripts that add, claim, renew and settle events. `redis-store.ts` has their inputs and answers. */
 
-/** PUBLISH comes first, so that a user without the right to publish gets an error before the first write. */
+/** The version of the keys: 0 if there are none, and 1 if stayhook 0.1 wrote them. */
+const versioned = `
+local found = call('HMGET', base .. ':meta', 'schema', 'format')
+local version = tonumber(found[1]) or found[2] and 1 or 0
+`;
+
+/**
+ * Creates or upgrades the keys, in one step for all processes. PUBLISH comes first, so that a user without the right to
+ * publish gets an error before the first write.
+ */
 const start = `
 call('PUBLISH', base .. ':wake', '')
-local v = call('HMGET', base .. ':meta', 'schema', 'format')
-if not v[1] and not v[2] then call('HSET', base .. ':meta', 'schema', input.schema) end
-return { base, v[1] or v[2] and 0 or input.schema }
+${versioned}
+local steps = { ${migrations.map((lua) => `function() ${lua} end`).join(", ")} }
+if input.migrate and version ~= 1 then
+  local reached = max(version, ${FIRST_VERSION})
+  for index = reached - ${FIRST_VERSION} + 1, #steps do
+    steps[index]()
+    reached = reached + 1
+  end
+  if reached > version then call('HSET', base .. ':meta', 'schema', reached) end
+  version = reached
+end
+return { base, version }
+`;
+
+const schema = `${versioned}
+return version
 `;
 
 const add = `${expiring}${adding}
@@ -123,7 +146,7 @@ local first = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
 return { now, first and max(0, tonumber(first) - now) or false }
 `;
 
-const bodies = { start, add, claim, renew, settle, nextDue, ...upkeep };
+const bodies = { start, schema, add, claim, renew, settle, nextDue, ...upkeep };
 
 export type ScriptName = keyof typeof bodies;
 
@@ -135,7 +158,7 @@ export interface Script {
 
 export const scripts = Object.fromEntries(
   Object.entries(bodies).map(([name, body]) => {
-    const text = prelude + (name === "start" ? "" : guard) + body;
+    const text = prelude + (name === "start" || name === "schema" ? "" : guard) + body;
     return [name, { text, sha: createHash("sha1").update(text).digest("hex") }];
   }),
 ) as unknown as Readonly<Record<ScriptName, Script>>;

@@ -19,11 +19,13 @@ import type {
   RecordSnapshot,
   Snapshot,
   StoredEvent,
+  StoreSchema,
 } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
+import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
   packSnapshot,
@@ -42,14 +44,21 @@ import type { ScriptName } from "./redis-scripts.ts";
 
 /** The maximum number of events that one script reads. While a script runs, Redis runs no other command. */
 const PAGE = 200;
-/** The version of the key layout. Newer layouts only add keys or fields, so this version of stayhook can use them. */
-const SCHEMA = 2;
 
 /** Stands for `Infinity`, which JSON cannot hold. */
 const MOST = 1e12;
 
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
 const LATEST = 60 * 60_000;
+
+/** What {@link RedisStore} takes beside its connection. */
+interface RedisOptions {
+  readonly onFirstUse?: () => void;
+  /** Whether the store creates and upgrades its keys. Default `true`. */
+  readonly migrates?: boolean;
+  /** A clock for tests. */
+  readonly now?: () => number;
+}
 
 /** Redis may answer a number as text, because of an option of a user's client. */
 type Num = number | string;
@@ -64,6 +73,8 @@ export class RedisStore extends BaseStore {
   /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
+  /** Whether the store creates and upgrades its keys. */
+  readonly #migrates: boolean;
   /** Identifies this store instance in the messages that it publishes. */
   #handle = newName();
   #started: Promise<string> | undefined;
@@ -71,8 +82,9 @@ export class RedisStore extends BaseStore {
   #life = 0;
   readonly #running = new Set<Promise<unknown>>();
 
-  constructor(connection: Connection, onFirstUse: () => void = () => {}, now?: () => number) {
+  constructor(connection: Connection, { onFirstUse = () => {}, migrates = true, now }: RedisOptions = {}) {
     super();
+    this.#migrates = migrates;
     this.#connection = connection;
     this.#onFirstUse = onFirstUse;
     this.#now = now;
@@ -82,6 +94,14 @@ export class RedisStore extends BaseStore {
       heard: (handle) => handle !== "" && handle !== this.#handle && this.subscribers.wake(),
       wake: () => this.subscribers.wake(),
     });
+  }
+
+  async schema(): Promise<StoreSchema> {
+    this.assertOpen();
+    const reading = this.#connection.run("schema", this.#argsOf({}));
+    this.#running.add(reading);
+    const version = Number(await reading.finally(() => this.#running.delete(reading)));
+    return { version, expected: LATEST_VERSION };
   }
 
   override subscribe(wake: () => void): () => void {
@@ -279,19 +299,23 @@ export class RedisStore extends BaseStore {
   }
 
   async #open(): Promise<string> {
-    const [keys, schema] = (await this.#connection.run("start", this.#argsOf({ schema: SCHEMA }))) as [
-      string,
-      Num,
-    ];
-    if (Number(schema) < SCHEMA) {
-      throw new StayhookError(
-        `redisStore (${this.#connection.name}): an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys.`,
-      );
-    }
+    const input = this.#argsOf({ migrate: this.#migrates });
+    const [keys, version] = (await this.#connection.run("start", input)) as [string, Num];
+    const problem = problemWith(keys, Number(version));
+    if (problem !== undefined) throw new StayhookError(`redisStore (${this.#connection.name}): ${problem}.`);
     this.#life = this.#connection.connections;
     this.#onFirstUse();
     return keys;
   }
+}
+
+/** Newer versions of stayhook only add keys and fields, so this version can use newer keys. */
+function problemWith(keys: string, version: number): string | undefined {
+  if (version >= LATEST_VERSION) return undefined;
+  if (version > 0 && version < FIRST_VERSION)
+    return `an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys`;
+  const found = version === 0 ? "do not exist" : `have schema version ${version}`;
+  return `the keys ${keys}:* ${found}, this version of stayhook needs schema version ${LATEST_VERSION}, and the option migrate is false. Start one process without migrate: false, which creates or upgrades the keys`;
 }
 
 /** The input of the Lua function `look`. */

@@ -55,6 +55,11 @@ export interface SqlDriver {
   transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /** Runs steps that write nothing. If `read` is absent, the store calls `transaction`. */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
+  /**
+   * Runs the steps that create or change the tables, while no other process does. A step may take minutes. If the
+   * database can roll back DDL, all steps are one transaction. If `migrate` is absent, the store calls `transaction`.
+   */
+  migrate?(steps: () => SqlSteps<void>, failing: string): Promise<void>;
   /** `true` if the driver runs {@link SqlWrites} in the transaction. */
   readonly transactional?: true;
   /** Lets processes wake each other. Without a notifier, a process polls to find the events of other processes. */
@@ -71,6 +76,23 @@ export interface SqlNotifier {
   listen(wake: () => void): () => void;
 }
 
+/**
+ * Leads the tables from one schema version to the next one. It only adds to the tables, so that older versions of
+ * stayhook can go on using them: a new column has a default or may be NULL.
+ */
+export interface SqlMigration {
+  /**
+   * The statements, each without a semicolon at its end. If the database cannot roll back DDL, the store may run a
+   * statement again after an interrupted run.
+   */
+  readonly statements: readonly string[];
+  /**
+   * Why the migration may lock a table for long, and how to avoid that. Without line breaks. `migrationSql` and errors
+   * show it.
+   */
+  readonly note?: string | undefined;
+}
+
 /** The SQL that differs between databases. See `sqliteDialect` for an example. */
 export interface SqlDialect {
   /**
@@ -80,6 +102,8 @@ export interface SqlDialect {
    * statement must create `stayhook_meta`.
    */
   readonly schema: readonly string[];
+  /** The later versions of the tables, in their order. The first entry leads from version 2 to version 3. Default: none. */
+  readonly migrations?: readonly SqlMigration[] | undefined;
   /** A query whose parameter is a table's name. It returns a row if the table exists. */
   readonly tableExists: string;
   /** Makes an `INSERT INTO … VALUES …` skip a row whose key exists. For a skipped row, `changes` must be 0. */

@@ -18,9 +18,18 @@ import type {
   RecordSnapshot,
   Snapshot,
   StoredEvent,
+  StoreSchema,
 } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
-import { type SqlDialect, type SqlDriver, type SqlSteps, select } from "./driver.ts";
+import {
+  runAsync,
+  type SqlDialect,
+  type SqlDriver,
+  type SqlResult,
+  type SqlStatement,
+  type SqlSteps,
+  select,
+} from "./driver.ts";
 import {
   changeAll,
   erase,
@@ -46,7 +55,15 @@ import {
   toId,
   toText,
 } from "./sql-rows.ts";
-import { migrate } from "./sql-schema.ts";
+import {
+  failedMigration,
+  isUsable,
+  latestVersion,
+  migrate,
+  type Tables,
+  versionOf,
+  withAdvice,
+} from "./sql-schema.ts";
 import { type Statements, statementsOf } from "./sql-statements.ts";
 
 /** What failed, for error messages. */
@@ -73,7 +90,7 @@ export const failing = {
  * ```
  */
 export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): EventStore<Tx> {
-  return new SqlStore<Tx>(driver, dialect);
+  return new SqlStore<Tx>(driver, { dialect, place: "the database" });
 }
 
 /**
@@ -84,20 +101,25 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   declare readonly transactional?: true;
   protected readonly driver: SqlDriver;
   protected readonly dialect: SqlDialect;
+  protected readonly tables: Tables;
+  /** Whether the store creates and upgrades its tables. */
+  readonly #migrates: boolean;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
   #ready: Promise<void> | undefined;
-  /** Whether the tables are known to exist. */
+  /** Whether the tables are known to be up to date. */
   protected isReady: boolean;
   #silence: (() => void) | undefined;
 
-  /** @param options.migrated - `true` if the driver has already created the tables */
-  constructor(driver: SqlDriver, dialect: SqlDialect, { migrated = false } = {}) {
+  /** @param options.isReady - `true` if the driver has already created the tables */
+  constructor(driver: SqlDriver, tables: Tables, { migrates = true, isReady = false } = {}) {
     super();
     this.driver = driver;
-    this.dialect = dialect;
-    this.sql = statementsOf(dialect);
-    this.isReady = migrated;
+    this.tables = tables;
+    this.dialect = tables.dialect;
+    this.sql = statementsOf(this.dialect);
+    this.#migrates = migrates;
+    this.isReady = isReady;
     if (driver.transactional) this.transactional = true;
   }
 
@@ -211,6 +233,12 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     });
   }
 
+  async schema(): Promise<StoreSchema> {
+    this.assertOpen();
+    const version = await this.#readVersion();
+    return { version, expected: latestVersion(this.dialect) };
+  }
+
   protected doErase(ref: string): Promise<number | undefined> {
     return this.write("the record could not be erased", (operation) => erase(operation, ref));
   }
@@ -309,18 +337,45 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return yield* steps({ sql, dialect, now });
   }
 
-  /** Creates the tables at the first call. */
+  /** Creates or upgrades the tables at the first call. */
   protected async ready(): Promise<void> {
     if (this.isReady) return;
     // Forget a failure, so that the next call tries again.
-    this.#ready ??= this.migrate().finally(() => {
+    this.#ready ??= this.#migrated(this.#readVersion(), this.#migrates).finally(() => {
       this.#ready = undefined;
     });
     await this.#ready;
     this.isReady = true;
   }
 
-  protected migrate(): Promise<void> {
-    return this.driver.transaction(() => migrate(this.dialect), "the tables could not be created");
+  /** Does what {@link ready} does, and reads the version of the tables with a driver's `execute`. */
+  protected async readyOn(execute: (step: SqlStatement) => Promise<SqlResult>): Promise<void> {
+    if (this.isReady) return;
+    const version = runAsync(versionOf(this.tables), (step) => execute(step as SqlStatement));
+    await this.#migrated(version, this.#migrates);
+    this.isReady = true;
+  }
+
+  /** Creates or upgrades the tables, also with the option `migrate: false`. */
+  protected migrateNow(): Promise<void> {
+    return this.#migrated(this.#readVersion(), true);
+  }
+
+  #readVersion(): Promise<number> {
+    const { driver } = this;
+    const read = driver.read ?? driver.transaction;
+    return read.call(driver, () => versionOf(this.tables), "the tables could not be read") as Promise<number>;
+  }
+
+  async #migrated(reading: Promise<number>, migrates: boolean): Promise<void> {
+    const version = await reading;
+    if (isUsable(this.tables, version, migrates)) return;
+    const { driver, tables } = this;
+    const run = driver.migrate ?? driver.transaction;
+    try {
+      await run.call(driver, () => migrate(tables), failedMigration(version));
+    } catch (error) {
+      throw withAdvice(error, tables, version);
+    }
   }
 }

@@ -5,11 +5,15 @@ import { StayhookError } from "../../errors.ts";
 import { check, durationFrom, oneOf, optionsObject } from "../../options.ts";
 import type { EventStore, SynchronousTransaction } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
-import { isMigrated, migrate } from "../sql/sql-schema.ts";
+import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
+import { isUsable, migrate, versionOf } from "../sql/sql-schema.ts";
 import { SqlStore } from "../sql/sql-store.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
 import { executeOn, type Opened, SqliteDriver } from "./sqlite-driver.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
+import { sqliteTables } from "./sqlite-schema.ts";
+
+export type { MigrationOptions } from "../sql/migration-sql.ts";
 
 /** Options of {@link sqliteStore}. */
 export interface SqliteStoreOptions {
@@ -27,6 +31,11 @@ export interface SqliteStoreOptions {
    * event loop during this wait. The methods of the store do not block the event loop.
    */
   readonly busyTimeout?: number | string | undefined;
+  /**
+   * Whether `sqliteStore()` creates and upgrades its tables. Default `true`. With `false`, it throws if they are missing
+   * or too old. Then run the SQL of {@link migrationSql} yourself.
+   */
+  readonly migrate?: boolean | undefined;
 }
 
 /** The argument of a function passed to `event.atomically`: the database, in the transaction that ends the event. */
@@ -60,15 +69,34 @@ export function sqliteStore(
 ): EventStore<SqliteTransaction> {
   const problem = problemWithDatabase(database);
   const before = problem === undefined ? [] : [{ path: ["database"], message: problem }];
-  const { durability, busyTimeout } = check(schema, options, { before });
-  const opened = open(database, { durability, busyTimeout });
-  return new SqlStore(new SqliteDriver(opened, busyTimeout), sqliteDialect, { migrated: true });
+  const checked = check(schema, options, { before });
+  const opened = open(database, checked);
+  return new SqlStore(new SqliteDriver(opened, checked.busyTimeout), sqliteTables, { isReady: true });
+}
+
+/**
+ * Returns the SQL that creates the tables, or upgrades them from one schema version to another. Run it in one
+ * transaction. The SQL is empty if the tables are up to date.
+ *
+ * @throws InvalidArgumentError if an option is invalid
+ *
+ * @example
+ * ```ts
+ * import { migrationSql } from "stayhook/sqlite";
+ *
+ * database.exec(`BEGIN IMMEDIATE; ${migrationSql({ from: 2 })} COMMIT`);
+ * ```
+ */
+export function migrationSql(options: MigrationOptions = {}): string {
+  const { from, to } = checkVersions(sqliteDialect, options);
+  return migrationScript(sqliteDialect, from, to);
 }
 
 const schema = () =>
   optionsObject({
     durability: oneOf("power-loss", "process-crash").default("power-loss"),
     busyTimeout: durationFrom(0, Number.MAX_VALUE, "must be a number of ms, 0 or more").default(5000),
+    migrate: oneOf(true, false).default(true),
   });
 
 function problemWithDatabase(database: unknown): string | undefined {
@@ -87,6 +115,7 @@ const MEMORY = ":memory:";
 interface OpenOptions {
   readonly durability: "power-loss" | "process-crash";
   readonly busyTimeout: number;
+  readonly migrate: boolean;
 }
 
 /** Opens the file, or takes the user's connection. Waits up to `busyTimeout` while other processes lock the file. */
@@ -95,7 +124,7 @@ function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   const name = own ? source : "the given DatabaseSync";
   let db: DatabaseSync | undefined;
   try {
-    db = own ? openFile(source) : source;
+    db = own ? openFile(source, options) : source;
     prepare(db, options);
     const file = String(db.prepare("PRAGMA database_list").get()?.file ?? "");
     return { db, own, name, file: file === "" ? undefined : file };
@@ -105,12 +134,14 @@ function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   }
 }
 
-function openFile(path: string): DatabaseSync {
+function openFile(path: string, { migrate: migrates }: OpenOptions): DatabaseSync {
   if (path === MEMORY) return new DatabaseSync(path);
   const directory = dirname(resolve(path));
   if (!existsSync(directory)) {
     throw new StayhookError(`the directory ${directory} does not exist. Create the directory first`);
   }
+  // Throw before an empty file is created.
+  if (!migrates && !existsSync(path)) isUsable(sqliteTables, 0, migrates);
   createPrivately(path);
   if (!statSync(path).isFile()) throw new StayhookError("the path is a directory or device, not a file");
   return new DatabaseSync(path);
@@ -128,7 +159,7 @@ function createPrivately(path: string): void {
   }
 }
 
-function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): void {
+function prepare(db: DatabaseSync, { durability, busyTimeout, migrate: migrates }: OpenOptions): void {
   const until = performance.now() + busyTimeout;
   db.exec("PRAGMA busy_timeout = 0");
   patiently(until, () => db.exec("PRAGMA journal_mode = WAL"));
@@ -137,17 +168,17 @@ function prepare(db: DatabaseSync, { durability, busyTimeout }: OpenOptions): vo
   db.exec("PRAGMA wal_autocheckpoint = 4000");
   // Truncate the write-ahead log after it has grown beyond this size.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
-  patiently(until, () => makeTables(db));
+  patiently(until, () => makeTables(db, migrates));
   patiently(until, () => assertWritable(db));
 }
 
-function makeTables(db: DatabaseSync): void {
+function makeTables(db: DatabaseSync, migrates: boolean): void {
   const execute = executeOn(db);
   // Check with a read first, because a write transaction would block other processes.
-  if (runSync(isMigrated(sqliteDialect), execute)) return;
+  if (isUsable(sqliteTables, runSync(versionOf(sqliteTables), execute), migrates)) return;
   db.exec("BEGIN IMMEDIATE");
   try {
-    runSync(migrate(sqliteDialect), execute);
+    runSync(migrate(sqliteTables), execute);
     db.exec("COMMIT");
   } catch (error) {
     db.exec("ROLLBACK");

@@ -102,4 +102,5 @@ export const sqliteDialect: SqlDialect = {
       WHERE state IN (OLD.state, NEW.state);
     END`,
   ],
+  migrations: [],
 };

@@ -44,7 +44,7 @@ describeMysql("the writes of event.atomically", () => {
       pollInterval: 3_600_000,
       close: () => pool.end(),
     });
-    const store = new MysqlStore(driver, mysqlDialect);
+    const store = new MysqlStore(driver, { dialect: mysqlDialect, place: "the database" });
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
     let within: number | undefined;

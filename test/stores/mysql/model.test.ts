@@ -23,7 +23,10 @@ describeMysql("compared with the model", () => {
       pollInterval: 3_600_000,
       close: async () => {},
     });
-    const store = new MysqlStore(driver, { ...mysqlDialect, clock: undefined });
+    const store = new MysqlStore(driver, {
+      dialect: { ...mysqlDialect, clock: undefined },
+      place: "the database",
+    });
     await store.counts();
     for (const table of ["events", "records"]) await from.query(`DELETE FROM stayhook_${table}`);
     await from.query("DELETE FROM stayhook_meta WHERE name <> 'schema'");

@@ -351,6 +351,8 @@ async function redis(source: string): Promise<Place | undefined> {
 async function sqlite(source: string): Promise<Place> {
   const { SqlStore } = await import(join(source, "src/stores/sql/sql-store.ts"));
   const { sqliteDialect } = await import(join(source, "src/stores/sqlite/sqlite-dialect.ts"));
+  // An older source takes the dialect itself.
+  const tables = { ...sqliteDialect, dialect: sqliteDialect, place: "the file" };
   const { SqliteDriver } = await import(join(source, "src/stores/sqlite/sqlite-driver.ts"));
   const db = new DatabaseSync(":memory:");
   const newDriver = (): SqlDriver =>
@@ -370,14 +372,14 @@ async function sqlite(source: string): Promise<Place> {
         read: (steps, failing) => gated(this.session, "a read", () => driver.read!(steps, failing)),
         close: () => driver.close(),
       };
-      this.store = new SqlStore(inGates, sqliteDialect);
+      this.store = new SqlStore(inGates, tables);
       await this.store.nextDue();
     }
   }
 
   const handles = [new SqliteHandle(), new SqliteHandle(), new SqliteHandle()];
   for (const handle of handles) await handle.reopen();
-  const plain: EventStore<unknown> = new SqlStore(newDriver(), sqliteDialect);
+  const plain: EventStore<unknown> = new SqlStore(newDriver(), tables);
   return {
     handles,
     plain,

@@ -11,7 +11,7 @@ test.skipIf(url === undefined)(
   async () => {
     const create = () => {
       const connection = new Connection(url!, `{${prefix()}}`, 10_000);
-      return new RedisStore(connection, () => {}, Date.now);
+      return new RedisStore(connection, { now: Date.now });
     };
     await checkAgainstModel({ create, numRuns: Number(process.env.STAYHOOK_MODEL_RUNS ?? 40) });
   },

@@ -10,11 +10,7 @@ const HOUR = 3_600_000;
 function openAt(time: number) {
   const clock = { now: time };
   const connection = new Connection(url!, `{${prefix()}}`, 10_000);
-  const store = new RedisStore(
-    connection,
-    () => {},
-    () => clock.now,
-  );
+  const store = new RedisStore(connection, { now: () => clock.now });
   onTestFinished(() => store.close());
   return { store, clock };
 }

@@ -102,7 +102,8 @@ test("the store creates its tables at the first use, and tries again after a fai
   await expect(store.add(event)).rejects.toThrow("out of reach");
   expect(await Promise.all([store.add(event), store.counts()])).toMatchObject(["added", {}]);
   expect(transaction.mock.calls.map(([, failing]) => failing)).toEqual([
-    "the tables could not be created",
+    "the tables could not be read",
+    "the tables could not be read",
     "the tables could not be created",
     "events could not be read",
     "the event could not be recorded",

@@ -1,0 +1,12 @@
+/** The version of the keys that stayhook 0.3.0 writes. */
+export const FIRST_VERSION = 2;
+
+/**
+ * Lua that leads the keys from one version to the next, in this order. The first entry leads from version 2 to version
+ * 3. An entry only adds keys and fields, so that older versions of stayhook can go on using the keys. While it runs, Redis
+ * runs no other command, so an entry must not walk through all events.
+ */
+export const migrations: readonly string[] = [];
+
+/** The version of the keys that this version of stayhook makes. */
+export const LATEST_VERSION = FIRST_VERSION + migrations.length;

@@ -1,0 +1,27 @@
+import { DatabaseSync } from "node:sqlite";
+import type { StoreSchema } from "../event-store.ts";
+import { runSync } from "../sql/driver.ts";
+import { latestVersion, type Tables, versionOf } from "../sql/sql-schema.ts";
+import { sqliteDialect } from "./sqlite-dialect.ts";
+import { executeOn } from "./sqlite-driver.ts";
+import { storeError } from "./sqlite-errors.ts";
+
+export const sqliteTables: Tables = {
+  dialect: sqliteDialect,
+  place: "the file",
+  migrationCall: (from, to) => `migrationSql({ from: ${from}, to: ${to} })`,
+};
+
+/** Reads the version of the tables in a file, and changes nothing. */
+export function readSchema(path: string): StoreSchema {
+  let db: DatabaseSync | undefined;
+  try {
+    db = new DatabaseSync(path, { readOnly: true });
+    const version = runSync(versionOf(sqliteTables), executeOn(db));
+    return { version, expected: latestVersion(sqliteDialect) };
+  } catch (error) {
+    throw storeError(path, "the database cannot be used", error);
+  } finally {
+    db?.close();
+  }
+}
