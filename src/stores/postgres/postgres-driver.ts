@@ -216,6 +216,7 @@ export class PostgresDriver implements SqlDriver {
     try {
       for (let tries = 1; ; tries += 1) {
         const client = await this.#current();
+        const prepares = this.#canPrepare;
         let isLost = false;
         const onLost = (): void => {
           isLost = true;
@@ -227,7 +228,7 @@ export class PostgresDriver implements SqlDriver {
           return await job({ client, isLost: () => isLost });
         } catch (error) {
           isBroken = isLost || mayBeBroken(error);
-          if (!this.#mayRepeat(error, tries)) throw error;
+          if (!this.#mayRepeat(error, tries, prepares)) throw error;
         } finally {
           client.release(isBroken);
           client.off("error", onLost).off("end", onLost);
@@ -242,13 +243,14 @@ export class PostgresDriver implements SqlDriver {
     }
   }
 
-  #mayRepeat(error: unknown, tries: number): boolean {
+  /** @param prepares - whether the job used prepared statements. Another job may have ended that meanwhile */
+  #mayRepeat(error: unknown, tries: number, prepares: boolean): boolean {
     const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause) ?? "";
     if (state === READ_ONLY) {
       this.failovers += 1;
       return tries === 1;
     }
-    if (NOT_PREPARED.includes(state) && !(error instanceof WriteFailed) && this.#canPrepare) {
+    if (NOT_PREPARED.includes(state) && !(error instanceof WriteFailed) && prepares) {
       this.#canPrepare = false;
       return true;
     }

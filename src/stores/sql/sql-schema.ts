@@ -49,6 +49,8 @@ export function migrationsBetween(dialect: SqlDialect, from: number, to: number)
 export function* versionOf({ dialect, tooOld }: Tables): SqlSteps<number> {
   const sql = statementsOf(dialect);
   let found = "stayhook 0.1 made the tables";
+  // Another process may create the tables between these statements. Nobody creates `events` before `meta`.
+  if ((yield* select(sql.tableExists, "stayhook_events")).length === 0) return 0;
   if ((yield* select(sql.tableExists, "stayhook_meta")).length > 0) {
     const [row] = yield* select(sql.meta, "schema");
     // A process was killed while it created the tables.
@@ -56,7 +58,7 @@ export function* versionOf({ dialect, tooOld }: Tables): SqlSteps<number> {
     const version = number(text(row.value));
     if (version >= FIRST_VERSION) return version;
     found = `The tables have schema version ${version}`;
-  } else if ((yield* select(sql.tableExists, "stayhook_events")).length === 0) return 0;
+  }
   throw new StayhookError(
     tooOld ??
       `${found}, and this version of stayhook requires schema version ${FIRST_VERSION}. Let the version that made the tables handle all its events, then use an empty database`,

@@ -4,6 +4,7 @@ import { describe, expect, test, vi } from "vitest";
 import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import {
   runAsync,
+  runSync,
   type SqlDialect,
   type SqlDriver,
   type SqlNotifier,
@@ -12,6 +13,8 @@ import {
   sqliteDialect,
   sqlStore,
 } from "../../../src/stores/index.ts";
+import { migrate, versionOf } from "../../../src/stores/sql/sql-schema.ts";
+import { executeOn } from "../../../src/stores/sqlite/sqlite-driver.ts";
 
 /** A minimal driver. It is asynchronous, returns big integers and text as bytes, and gives no id of an inserted row. */
 function createDriver(notifier?: SqlNotifier) {
@@ -109,6 +112,23 @@ test("the store creates its tables at the first use, and tries again after a fai
     "the event could not be recorded",
   ]);
   await store.close();
+});
+
+test("tables that another process creates while a store looks for them are no tables of stayhook 0.1", () => {
+  const tables = { dialect: sqliteDialect, place: "the file" };
+  for (const createdAfter of [1, 2]) {
+    const db = new DatabaseSync(":memory:");
+    const run = executeOn(db);
+    let statements = 0;
+    const version = runSync(versionOf(tables), (step) => {
+      const result = run(step);
+      statements += 1;
+      if (statements === createdAfter) runSync(migrate(tables), run);
+      return result;
+    });
+    expect(version).toBe(0);
+    db.close();
+  }
 });
 
 test("the store rejects the tables of stayhook 0.1", async () => {
