@@ -28,7 +28,6 @@ export class StayhookError extends Error {
  */
 export class InvalidArgumentError extends StayhookError {
   override name = "InvalidArgumentError";
-  /** The code of this class. */
   override readonly code = "invalid_argument" as const;
   /** The problems, one for each wrong field. An issue shows no value that may be a secret. */
   readonly issues: readonly Issue[];
@@ -47,7 +46,6 @@ export class InvalidArgumentError extends StayhookError {
  */
 export class InvalidWriteError extends StayhookError {
   override name = "InvalidWriteError";
-  /** The code of this class. */
   override readonly code = "invalid_write" as const;
 }
 

@@ -1,8 +1,8 @@
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import * as z from "zod";
 import { StayhookError } from "../errors.ts";
+import type { StateKeeper } from "../sandbox/create-sandbox.ts";
 import type { SandboxState } from "../sandbox/platform.ts";
-import type { StateKeeper } from "../sandbox/sandbox.ts";
 
 const schema = z.object({
   bookings: z.array(

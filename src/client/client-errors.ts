@@ -16,7 +16,6 @@ export interface APIErrorInit extends Pick<APIError, "status" | "headers" | "bod
  */
 export class APIError extends StayhookError {
   override name = "APIError";
-  /** The code of this class, unless a subclass has its own. */
   override readonly code: string = "api_error";
   /** The HTTP status. It is 0 if the runtime hides the status, as browsers do for redirects. */
   readonly status: number;
@@ -57,49 +56,42 @@ export class APIError extends StayhookError {
 /** The platform answered 400. */
 export class BadRequestError extends APIError {
   override name = "BadRequestError";
-  /** The code of this class. */
   override readonly code = "bad_request" as const;
 }
 
 /** The platform answered 401: the access token is missing, wrong or no longer valid. */
 export class AuthenticationError extends APIError {
   override name = "AuthenticationError";
-  /** The code of this class. */
   override readonly code = "unauthenticated" as const;
 }
 
 /** The platform answered 403. */
 export class PermissionDeniedError extends APIError {
   override name = "PermissionDeniedError";
-  /** The code of this class. */
   override readonly code = "permission_denied" as const;
 }
 
 /** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
 export class NotFoundError extends APIError {
   override name = "NotFoundError";
-  /** The code of this class. */
   override readonly code = "not_found" as const;
 }
 
 /** The platform answered 409. */
 export class ConflictError extends APIError {
   override name = "ConflictError";
-  /** The code of this class. */
   override readonly code = "conflict" as const;
 }
 
 /** The platform answered 422. */
 export class UnprocessableEntityError extends APIError {
   override name = "UnprocessableEntityError";
-  /** The code of this class. */
   override readonly code = "unprocessable_entity" as const;
 }
 
 /** The platform answered 429: too many requests. */
 export class RateLimitError extends APIError {
   override name = "RateLimitError";
-  /** The code of this class. */
   override readonly code = "rate_limited" as const;
   /** Seconds to wait after the answer. `undefined` if the answer has no valid `Retry-After` header. */
   readonly retryAfter: number | undefined;
@@ -114,7 +106,6 @@ export class RateLimitError extends APIError {
 /** The platform answered 5xx. */
 export class InternalServerError extends APIError {
   override name = "InternalServerError";
-  /** The code of this class. */
   override readonly code = "internal_server_error" as const;
 }
 
@@ -132,35 +123,30 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
 /** The client could not reach the platform, or got an incomplete answer. `cause` is the error of the runtime. */
 export class ConnectionError extends StayhookError {
   override name = "ConnectionError";
-  /** The code of this class, unless a subclass has its own. */
   override readonly code: string = "connection_failed";
 }
 
 /** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
 export class ConnectionTimeoutError extends ConnectionError {
   override name = "ConnectionTimeoutError";
-  /** The code of this class. */
   override readonly code = "connection_timeout" as const;
 }
 
 /** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
 export class AbortError extends StayhookError {
   override name = "AbortError";
-  /** The code of this class. */
   override readonly code = "aborted" as const;
 }
 
 /** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
 export class AccessTokenError extends StayhookError {
   override name = "AccessTokenError";
-  /** The code of this class. */
   override readonly code = "access_token_failed" as const;
 }
 
 /** The platform answered with success, but with an unexpected body. */
 export class ResponseValidationError extends StayhookError {
   override name = "ResponseValidationError";
-  /** The code of this class. */
   override readonly code = "invalid_response" as const;
   /** The problems, one for each wrong part of the body. */
   readonly issues: readonly Issue[];

@@ -2,8 +2,8 @@ import { forEach } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { WebhookNotification } from "../models/notification.ts";
 import type { Booking } from "../models/records.ts";
-import { bookingRef } from "../webhooks/events.ts";
 import { compare, fetchFailure } from "../webhooks/processing/record.ts";
+import { bookingRef } from "../webhooks/refs.ts";
 import type { Changes } from "./changes.ts";
 import type { Settings } from "./options.ts";
 

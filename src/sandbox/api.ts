@@ -10,30 +10,10 @@ import { untilAborted } from "../async.ts";
 import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Log } from "../logger.ts";
 import type { Clock } from "./clock.ts";
-import { check, faultsSchema, type SandboxFault, toRange } from "./options.ts";
-import {
-  failure,
-  type Platform,
-  type PlatformRequest,
-  type PlatformResponse,
-  routeMatcher,
-} from "./platform.ts";
-import { createRandom } from "./random.ts";
-import { copy, Recent } from "./sandbox-records.ts";
-
-/** A request that the sandbox's API answered. */
-export interface SandboxRequest {
-  /** The HTTP method. */
-  readonly method: string;
-  /** The path with its query. */
-  readonly path: string;
-  /** The time of receipt, by the sandbox's clock. */
-  readonly receivedAt: Date;
-  /** The status of the answer. */
-  readonly status: number;
-  /** The fault that applied to the request. It is `undefined` if no fault applied. */
-  readonly fault: SandboxFault | undefined;
-}
+import type { FaultInjector, SandboxFault } from "./faults.ts";
+import type { SandboxRequest } from "./observations.ts";
+import { failure, type Platform, type PlatformRequest, type PlatformResponse } from "./platform.ts";
+import { Recent } from "./sandbox-records.ts";
 
 /** A request by HTTP or `sandbox.fetch`. `body` is `undefined` if the request's body was too large. */
 type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
@@ -100,65 +80,6 @@ function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | 
   return {
     ...failure(413, "too_large", `The body of a request may have at most ${maxBodyBytes} bytes.`),
     headers: { connection: "close" },
-  };
-}
-
-/** The faults of the sandbox's API. You can change them at any time. */
-export interface SandboxFaults {
-  /**
-   * Replaces all faults. If several faults apply to a request, the request gets only the first of them.
-   *
-   * @throws InvalidArgumentError naming each wrong field and each unknown route
-   * @example
-   * ```ts
-   * sandbox.faults.set([
-   *   { route: "GET /v2/bookings/{bookingCode}", status: 503, rate: 0.3, retryAfter: 2, times: 5 },
-   *   { route: "GET /v2/listings", delay: [100, 2000] },
-   * ]);
-   * ```
-   */
-  set(faults: readonly SandboxFault[]): void;
-  /** Removes all faults. */
-  clear(): void;
-  /** Returns a copy of the list of faults, including faults that have already reached their `times`. */
-  list(): SandboxFault[];
-}
-
-/** The user's faults, and the method that the API calls for each request. */
-export interface FaultInjector extends SandboxFaults {
-  /** Chooses the fault for a request, and counts this use of the fault. The returned `delay` is in ms. */
-  strike(method: string, path: string): { readonly fault: SandboxFault; readonly delay: number } | undefined;
-}
-
-/** @param initial - faults that `readOptions` has already checked */
-export function createFaults(seed: number, initial: readonly SandboxFault[]): FaultInjector {
-  const arm = (fault: SandboxFault, index: number) => ({
-    fault,
-    matches: fault.route === undefined ? () => true : routeMatcher(fault.route)!,
-    // Each fault has its own random stream, so that a fault added at the end changes no draws of the other faults.
-    random: createRandom(seed, `fault ${index}`),
-    left: fault.times ?? Number.POSITIVE_INFINITY,
-  });
-  let armed = copy(initial).map(arm);
-
-  return {
-    set(faults) {
-      armed = copy(check(faultsSchema, faults, ["faults"])).map(arm);
-    },
-    clear() {
-      armed = [];
-    },
-    list: () => copy(armed.map(({ fault }) => fault)),
-    strike(method, path) {
-      for (const one of armed) {
-        const { fault, random } = one;
-        if (one.left === 0 || !one.matches(method, path)) continue;
-        if (fault.rate !== undefined && random.next() >= fault.rate) continue;
-        one.left--;
-        return { fault, delay: random.integer(...toRange(fault.delay)) };
-      }
-      return undefined;
-    },
   };
 }
 

@@ -1,8 +1,9 @@
 import { createSlots, untilAborted } from "../async.ts";
 import type { Log } from "../logger.ts";
+import { check } from "./checks.ts";
 import type { Clock } from "./clock.ts";
+import type { SandboxDelivery } from "./observations.ts";
 import {
-  check,
   type DeliverySettings,
   deliverySchema,
   type SandboxDeliveryOptions,
@@ -13,34 +14,6 @@ import { copy, Recent } from "./sandbox-records.ts";
 
 /** A function that receives deliveries without a network, such as the `fetch` of a webhook handler. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
-
-/** An attempt to deliver a notification, and the answer. A dropped delivery counts as an attempt. */
-export interface SandboxDelivery {
-  /** The event id of the notification. It is `undefined` if the notification has no event id. */
-  readonly eventId: string | undefined;
-  /** The topic of the endpoint. */
-  readonly topic: string;
-  /** The URL with its query, which may hold a secret. */
-  readonly url: string;
-  /** The notification as it was sent. */
-  readonly notification: unknown;
-  /** The number of the attempt: 1 for the first attempt, 2 for the first retry. */
-  readonly attempt: number;
-  /** Whether the delivery is a repetition, made by `delivery.duplicates` or `redeliver`. */
-  readonly duplicate: boolean;
-  /** Whether the delivery was lost because of `delivery.drop`. The endpoint does not receive a lost delivery. */
-  readonly dropped: boolean;
-  /** The wait in ms before the first attempt, from `delivery.delay` and `delivery.duplicateAfter`. */
-  readonly delay: number;
-  /** The time of the attempt, by the sandbox's clock. */
-  readonly sentAt: Date;
-  /** The time in ms until the answer or the error; `undefined` during the attempt. */
-  readonly duration: number | undefined;
-  /** The status of the answer. Only 200 is success. It is `undefined` during the attempt, and if no answer came. */
-  readonly status: number | undefined;
-  /** The reason why there was no answer. */
-  readonly error: string | undefined;
-}
 
 /** Reads and changes the delivery options while the sandbox runs. */
 export interface SandboxDeliveryControl {

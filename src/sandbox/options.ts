@@ -1,10 +1,9 @@
 import * as z from "zod";
-import { MAX_TIMER } from "../async.ts";
 import { Log, type Logger } from "../logger.ts";
-import { callable, check as checkOptions, durationFrom, logger, optionsObject } from "../options.ts";
-import type { SandboxRequest } from "./api.ts";
-import type { SandboxDelivery } from "./deliveries.ts";
-import { routeMatcher, routeNames } from "./platform.ts";
+import { callable, logger, optionsObject } from "../options.ts";
+import { check, msOrRange, type Range, share, toRange, type Wait, wait } from "./checks.ts";
+import { faultsSchema, type SandboxFault } from "./faults.ts";
+import type { SandboxObservation } from "./observations.ts";
 import { randomSeed } from "./random.ts";
 
 /** Options of `createSandbox`. */
@@ -25,20 +24,6 @@ export interface SandboxOptions {
   /** Called after each answered request and after each delivery attempt. Must not throw. */
   readonly observe?: ((event: SandboxObservation) => void) | undefined;
 }
-
-/** The argument of `observe`. */
-export type SandboxObservation =
-  | (SandboxRequest & {
-      /** The API answered a request. */
-      readonly kind: "request";
-    })
-  | (SandboxDelivery & {
-      /** A delivery attempt has ended. */
-      readonly kind: "delivery";
-    });
-
-/** ms, or a text such as `"30s"`. */
-type Wait = number | string;
 
 /**
  * How the sandbox delivers notifications. The seed determines all random choices. A duration is a number of ms, or a
@@ -75,29 +60,6 @@ export interface SandboxDeliveryOptions {
     | undefined;
 }
 
-/** A fault of the sandbox's API. It needs at least one of `status`, `delay` and `cutOff`. */
-export interface SandboxFault {
-  /**
-   * The requests that get the fault, such as `GET /v2/bookings/{bookingCode}`. `GET /v2/bookings/HX3K9` selects one
-   * record. Without a method, as in `/v2/listings`, the route selects all methods. Default: all requests.
-   */
-  readonly route?: string | undefined;
-  /** The share of the requests to `route` that get the fault, from 0 to 1. Default 1. */
-  readonly rate?: number | undefined;
-  /** The number of requests that get the fault before the fault ends. Default: no limit. */
-  readonly times?: number | undefined;
-  /** The status of the answer, from 300 to 599. With `status`, the sandbox does not execute the request. */
-  readonly status?: number | undefined;
-  /** The `Retry-After` header of an answer with `status`: seconds, or a text such as an HTTP date. */
-  readonly retryAfter?: number | string | undefined;
-  /**
-   * The wait before the answer: ms, or a text such as `"3s"`. If you give a range, each request has its own random wait.
-   */
-  readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
-  /** Breaks the connection in the middle of the answer's body. Without `status`, the request still takes effect. */
-  readonly cutOff?: boolean | undefined;
-}
-
 /** {@link SandboxOptions} with the defaults filled in. */
 export interface SandboxSettings {
   readonly seed: number;
@@ -124,36 +86,6 @@ export interface DeliverySettings {
 /** Fixed, so that the commands in the docs work. Not a word, because the client redacts the token in every message. */
 export const defaultAccessToken = "sandbox-token";
 
-export type Range = readonly [min: number, max: number];
-
-/** @param wait - a wait that {@link check} has returned, in ms */
-export function toRange(wait: Wait | readonly [min: Wait, max: Wait] = 0): Range {
-  const [min, max = min] = typeof wait === "object" ? wait : [wait];
-  return [Number(min), Number(max)];
-}
-
-const NUMBER = `must be a number of ms from 0 to ${MAX_TIMER}`;
-const wait = durationFrom(0, MAX_TIMER, NUMBER);
-
-const msOrRange = z.union([wait, z.tuple([wait, wait]).refine(([min, max]) => min <= max)], {
-  error: `${NUMBER}, a duration such as "30s", or [min, max]`,
-});
-
-const share = z
-  .number({ error: "must be a number from 0 to 1" })
-  .min(0, "must be from 0 to 1")
-  .max(1, "must be from 0 to 1");
-
-/**
- * Checks a value, and returns it with all waits in ms.
- *
- * @param at - the path of the value in the caller's arguments
- * @throws InvalidArgumentError naming each wrong field
- */
-export function check<T>(schema: () => z.ZodType, value: T, at: readonly (string | number)[] = []): T {
-  return checkOptions(schema, value, { at, together: true }) as T;
-}
-
 export const deliverySchema = () =>
   optionsObject({
     duplicates: z
@@ -172,39 +104,6 @@ export const deliverySchema = () =>
       schedule: z.array(wait, { error: 'must be a list of numbers of ms, or of durations such as "30s"' }),
     }).optional(),
   });
-
-const statusError = "must be a status from 300 to 599";
-
-export const faultsSchema = () =>
-  z.array(
-    optionsObject({
-      route: z
-        .string({ error: "must be a route, such as GET /v2/listings" })
-        .refine((route) => routeMatcher(route) !== undefined, {
-          error: `must be one of ${routeNames.join(", ")}. A path without a method matches all methods`,
-        })
-        .optional(),
-      rate: share.optional(),
-      times: z.int({ error: "must be an integer" }).min(1, "must be at least 1").optional(),
-      status: z.int({ error: statusError }).min(300, statusError).max(599, statusError).optional(),
-      retryAfter: z
-        .union([z.number().min(0), z.string().regex(/^[\x20-\x7e]+$/)], {
-          error: "must be a number of seconds, or the text of the Retry-After header",
-        })
-        .optional(),
-      delay: msOrRange.optional(),
-      cutOff: z.boolean({ error: "must be true or false" }).optional(),
-    })
-      .refine(
-        ({ status, delay, cutOff }) => status !== undefined || delay !== undefined || cutOff === true,
-        "must have a `status`, a `delay`, or `cutOff` set to true",
-      )
-      .refine(({ status, retryAfter }) => retryAfter === undefined || status !== undefined, {
-        error: "can be set only if the fault has a `status`",
-        path: ["retryAfter"],
-      }),
-    { error: "must be a list of faults" },
-  );
 
 const sandboxSchema = () =>
   optionsObject({

@@ -11,8 +11,7 @@ import {
 } from "../console/html.ts";
 import type { View, Visit } from "../console/site.ts";
 import { bookingTable, listingTable } from "../models/statuses.ts";
-import type { SandboxRequest } from "./api.ts";
-import type { SandboxDelivery } from "./deliveries.ts";
+import type { SandboxDelivery, SandboxRequest } from "./observations.ts";
 import { routeNames } from "./platform.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";

@@ -1,6 +1,8 @@
 import { duration } from "../console/html.ts";
 import { StayhookError } from "../errors.ts";
-import { type SandboxDeliveryOptions, type SandboxFault, toRange } from "./options.ts";
+import { toRange } from "./checks.ts";
+import type { SandboxFault } from "./faults.ts";
+import type { SandboxDeliveryOptions } from "./options.ts";
 import type { Sandbox } from "./sandbox.ts";
 import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
 import { listingMoves, type SandboxListing } from "./sandbox-listings.ts";

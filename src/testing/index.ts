@@ -1,13 +1,10 @@
-export type { SandboxFaults, SandboxRequest } from "../sandbox/api.ts";
-export type { SandboxDelivery, SandboxDeliveryControl, SandboxReceiver } from "../sandbox/deliveries.ts";
-export type {
-  SandboxDeliveryOptions,
-  SandboxFault,
-  SandboxObservation,
-  SandboxOptions,
-} from "../sandbox/options.ts";
+export { createSandbox } from "../sandbox/create-sandbox.ts";
+export type { SandboxDeliveryControl, SandboxReceiver } from "../sandbox/deliveries.ts";
+export type { SandboxFault, SandboxFaults } from "../sandbox/faults.ts";
+export type { SandboxDelivery, SandboxObservation, SandboxRequest } from "../sandbox/observations.ts";
+export type { SandboxDeliveryOptions, SandboxOptions } from "../sandbox/options.ts";
 export type { SandboxWebhookConfig } from "../sandbox/platform.ts";
-export { createSandbox, type Sandbox } from "../sandbox/sandbox.ts";
+export type { Sandbox } from "../sandbox/sandbox.ts";
 export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/sandbox-bookings.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/sandbox-listings.ts";
 export {

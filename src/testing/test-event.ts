@@ -8,15 +8,15 @@ import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { Snapshot } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import {
-  type BookingTimerEvent,
-  decisionDeadline,
-  type FieldChanges,
-  type ListingTimerEvent,
-  type PreviousRecord,
-  type WebhookEventMap,
-  type Writing,
+import type {
+  BookingTimerEvent,
+  FieldChanges,
+  ListingTimerEvent,
+  PreviousRecord,
+  WebhookEventMap,
+  Writing,
 } from "../webhooks/events.ts";
+import { decisionDeadline } from "../webhooks/processing/event-times.ts";
 import { knownStayOf } from "../webhooks/processing/known-stay.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
 import {

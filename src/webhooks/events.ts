@@ -1,13 +1,6 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { WebhookNotification } from "../models/notification.ts";
-import {
-  type Booking,
-  type BookingStatus,
-  bookingStatuses,
-  type Listing,
-  type ListingStatus,
-  listingStatuses,
-} from "../models/records.ts";
+import type { Booking, BookingStatus, Listing, ListingStatus } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { EventStore, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
 import type { EventTimers, FiredTimer } from "./timers.ts";
@@ -485,43 +478,3 @@ type OfKind<
   E extends WebhookEvent,
   K extends "booking" | "listing",
 > = E["type"] extends `${K}.timer.${string}` ? never : E["type"] extends `${K}.${string}` ? E : never;
-
-/** The keys of `on` whose callback runs for every event of a booking or listing that has no callback of its own. */
-export const kindsOfRecords: readonly string[] = ["booking", "listing"];
-
-/** Returns the event type for a record of this kind and status. */
-export function eventType(kind: Subject["kind"], status: string): string {
-  const statuses: readonly string[] = kind === "booking" ? bookingStatuses : listingStatuses;
-  return `${kind}.${statuses.includes(status) ? status : "unknown"}`;
-}
-
-/** The record that an event is about, as parsed from the event's `ref`. */
-export type Subject =
-  | { readonly kind: "booking"; readonly bookingCode: string }
-  | { readonly kind: "listing"; readonly listingId: number };
-
-/** Trims the code, unless the code is only white space. */
-export function bookingRef(bookingCode: string): string {
-  return `booking:${bookingCode.trim() || bookingCode}`;
-}
-
-export function listingRef(listingId: number): string {
-  return `listing:${listingId}`;
-}
-
-export function parseRef(ref: string | null): Subject | undefined {
-  if (ref?.startsWith("booking:")) return { kind: "booking", bookingCode: ref.slice("booking:".length) };
-  if (ref?.startsWith("listing:"))
-    return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
-  return undefined;
-}
-
-const DAY = 24 * 60 * 60_000;
-/** How long before and after the arrival of its notification a plausible timestamp may be at most, ms. */
-const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
-
-/** Adds 24 hours to the timestamp `told`, or to `receivedAt` if `told` is not plausible. Both times are epoch ms. */
-export function decisionDeadline(told: number, receivedAt: number): Date {
-  const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
-  return new Date((isPlausible ? told : receivedAt) + DAY);
-}

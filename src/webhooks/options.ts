@@ -26,11 +26,11 @@ import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
-import { kindsOfRecords } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
+import { kindsOfRecords } from "./refs.ts";
 import { TimerRules } from "./timers.ts";
 
 /** Options of {@link createWebhookHandler}. A duration is a number of ms, or a text such as `"30s"`, `"24h"` or `"7d"`. */

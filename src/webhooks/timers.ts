@@ -4,8 +4,8 @@ import { checkNoUnknown, nearest } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { ClaimedEvent, EventStore, FurtherEvent, NewEvent, StoredEvent } from "../stores/event-store.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
-import { kindsOfRecords, parseRef } from "./events.ts";
 import { ownId } from "./own-ids.ts";
+import { kindsOfRecords, parseRef } from "./refs.ts";
 
 /** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
 export interface EventTimers {

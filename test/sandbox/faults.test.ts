@@ -1,7 +1,7 @@
 import { describe, expect, it, onTestFinished } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
 import { InternalServerError, RateLimitError, StayhookClient } from "../../src/index.ts";
-import { createFaults } from "../../src/sandbox/api.ts";
+import { createFaults } from "../../src/sandbox/faults.ts";
 import { createSandbox, type Sandbox, type SandboxOptions } from "../../src/testing/index.ts";
 
 type Ask = (method: string, path: string, body?: unknown) => Promise<Response>;

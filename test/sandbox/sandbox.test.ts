@@ -199,7 +199,7 @@ describe("close", () => {
   });
 
   it("lets the process end", async () => {
-    const source = new URL("../../src/sandbox/sandbox.ts", import.meta.url);
+    const source = new URL("../../src/sandbox/create-sandbox.ts", import.meta.url);
     const script = `
       import { createServer } from "node:http";
       import { createSandbox } from ${JSON.stringify(source)};

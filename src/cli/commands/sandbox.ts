@@ -1,7 +1,9 @@
 import { StayhookClient } from "../../client/client.ts";
 import { parseDuration } from "../../duration.ts";
-import { defaultAccessToken, type SandboxObservation } from "../../sandbox/options.ts";
-import { createSandboxWith, type Sandbox } from "../../sandbox/sandbox.ts";
+import { createSandboxWith } from "../../sandbox/create-sandbox.ts";
+import type { SandboxObservation } from "../../sandbox/observations.ts";
+import { defaultAccessToken } from "../../sandbox/options.ts";
+import type { Sandbox } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { type Output, printable } from "../output.ts";

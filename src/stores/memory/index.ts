@@ -3,7 +3,8 @@ import { InvalidArgumentError } from "../../errors.ts";
 import { Log } from "../../logger.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import type { EventStore } from "../event-store.ts";
-import { MemoryStore as Model, type RunInTransaction, type RunTransaction } from "./memory-store.ts";
+import { MemoryStore as Model } from "./memory-store.ts";
+import type { RunInTransaction, RunTransaction } from "./memory-transaction.ts";
 
 /** Options of {@link memoryStore}. */
 export interface MemoryStoreOptions<Tx = never> {

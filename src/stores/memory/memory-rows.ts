@@ -164,3 +164,34 @@ export function toStoredEvent(row: EventRow): StoredEvent {
 export function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
   return { ref: ref!, snapshot: copyOfSnapshot(snapshot!), sequence, seenAt: new Date(seenAt) };
 }
+
+/** Returns the record's open event that is due first. If two due times are equal: the event that arrived first. */
+export function firstOf({ events }: RecordRow): (EventRow & { dueAt: number }) | undefined {
+  let first: (EventRow & { dueAt: number }) | undefined;
+  for (const row of events) if (isOpen(row) && !(first && first.dueAt <= row.dueAt)) first = row;
+  return first;
+}
+
+export function delayUntil({ events }: RecordRow, at: number): void {
+  for (const row of events) {
+    if (row.state === "pending" || row.state === "retrying") row.dueAt = Math.max(row.dueAt!, at);
+  }
+}
+
+export function remember(record: RecordRow, snapshot: Snapshot, changed: boolean, now: number): void {
+  if (changed || record.snapshot === undefined) record.sequence += 1;
+  record.snapshot = copyOfSnapshot(snapshot);
+  record.seenAt = now;
+}
+
+/** A timer that has fired is kept as long as its record's snapshot, so that a callback does not set it again. */
+export function isFiredTimer({ state, event, record }: EventRow): boolean {
+  return state === "done" && event.source === "timer" && record.snapshot !== undefined;
+}
+
+/** The end of a lease while the transaction of its writes commits. As the lock of a database, it lets no claim in. */
+export const LOCKED = Number.POSITIVE_INFINITY;
+
+export function isLocked({ lease }: RecordRow): boolean {
+  return lease?.end === LOCKED;
+}

@@ -19,6 +19,7 @@ import {
 import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
 import {
   CONTENT,
+  CONTENT_COLUMNS,
   claimOf,
   contentOf,
   fromId,
@@ -77,7 +78,7 @@ const KNOWN = `
  * concurrent adds would wait for each other, and `JSON_TABLE` cuts long text where a plain value is an error.
  */
 function insertOf(rows: number): string {
-  const row = `(${Array(6 + CONTENT.split(",").length)
+  const row = `(${Array(6 + CONTENT_COLUMNS.length)
     .fill("?")
     .join(", ")})`;
   return `INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT}, lease) VALUES ${Array(rows).fill(row).join(", ")}`;

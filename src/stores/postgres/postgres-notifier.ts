@@ -2,7 +2,6 @@
 import { clearTimeout, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import type { SqlNotifier } from "../sql/driver.ts";
-import type { PostgresDriver } from "./postgres-driver.ts";
 import { Statement } from "./postgres-statements.ts";
 
 /** How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost. */
@@ -22,20 +21,31 @@ export interface NotifierOptions {
   readonly pollInterval: number;
 }
 
+/** The part of the driver that the notifier uses. */
+interface Connections {
+  /** How often the driver has lost its connections because the server failed over. */
+  readonly failovers: number;
+  /** ms. */
+  readonly commandTimeout: number;
+  /** Makes a client that is not connected yet. */
+  createClient(): Promise<Client>;
+  query(failing: string, statement: Statement, values: readonly unknown[]): Promise<unknown>;
+}
+
 /**
  * When an event may be due, wakes all processes that use the schema. Each process listens for NOTIFY on a separate
  * connection. The notifier polls until that connection has received a message of its own. Behind PgBouncer in
  * transaction mode, no message arrives, so the polling continues. The notifier does not keep the process alive.
  */
 export class Notifier implements SqlNotifier {
-  readonly #driver: PostgresDriver;
+  readonly #driver: Connections;
   readonly #options: NotifierOptions;
   /** The payload of this process's messages, which need not wake the process itself. */
   readonly #own = crypto.randomUUID();
   #notifiedAt = Number.NEGATIVE_INFINITY;
   #isNotifying = false;
 
-  constructor(driver: PostgresDriver, options: NotifierOptions) {
+  constructor(driver: Connections, options: NotifierOptions) {
     this.#driver = driver;
     this.#options = options;
   }

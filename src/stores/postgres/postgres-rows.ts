@@ -2,7 +2,7 @@
 
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { keyOf } from "../sql/sql-queue.ts";
-import { contentOf, toHistory, toId, toSnapshot, toTextOrNull } from "../sql/sql-rows.ts";
+import { CONTENT_COLUMNS, contentOf, toHistory, toId, toSnapshot, toTextOrNull } from "../sql/sql-rows.ts";
 
 export function idsOf(eventIds: readonly string[]): Buffer[] {
   return eventIds.map((eventId) => Buffer.from(toId(eventId)));
@@ -13,8 +13,8 @@ function idJson(eventId: string): string {
 }
 
 function contentJson(event: Addition["event"]) {
-  const [source, topic, timestamp, notification, traceparent] = contentOf(event);
-  return { source, topic, timestamp, notification, traceparent };
+  const values = contentOf(event);
+  return Object.fromEntries(CONTENT_COLUMNS.map((column, index) => [column, values[index]]));
 }
 
 /** @param n - the number of the addition, or of the settlement that it belongs to */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { CONTENT } from "../sql/sql-rows.ts";
+import { CONTENT, CONTENT_COLUMNS } from "../sql/sql-rows.ts";
 import { inSchema, NOW } from "./postgres-dialect.ts";
 
 /** How long PostgreSQL waits for the next step of a transaction that has locked records, ms. */
@@ -27,7 +27,14 @@ export class Statement {
 // The statements of the hot path. Each statement handles any number of events, and locks records before it changes
 // anything else, in order of `ref`. Tables that a statement changes in a WITH clause look unchanged to its other parts.
 
-const CONTENT_TYPES = `source text, topic text, "timestamp" text, notification text, traceparent text`;
+/** Writes a part of a statement for each column of the event itself. */
+const ofContent = (part: (column: string) => string) => CONTENT_COLUMNS.map(part).join(", ");
+const CONTENT_TYPES = ofContent((column) => `"${column}" text`);
+/** The new value of a column of the event itself. An event without `source` keeps what it has. */
+const newContent = (
+  column: string,
+) => `${column} = CASE ${column === "notification" ? "WHEN h.drops THEN NULL" : ""}
+        WHEN h.source IS NULL THEN e.${column} ELSE h.${column} END`;
 const ADDITION = `id bytea, ref text, state text, due_in bigint, lease text, ${CONTENT_TYPES}`;
 const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, attempts integer, outages integer, first_outage_at bigint,
   replayed smallint, type text, reason text, history text, drops boolean, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
@@ -146,12 +153,11 @@ const FURTHER = {
       AND e.state <> 'processing' AND (e.state <> 'done' OR e.source = 'timer') RETURNING e.seq),
   added AS (
     ${INSERT_EVENTS}
-    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.lease, m.source, m.topic, m.timestamp, m.notification, m.traceparent
+    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.lease, ${ofContent((column) => `m.${column}`)}
     -- The count lets PostgreSQL delete the removed events first.
     FROM more m JOIN held h ON h.n = m.n WHERE (SELECT count(*) FROM removed) >= 0 ORDER BY m.id
     ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, received_at = excluded.received_at,
-      source = excluded.source, topic = excluded.topic, timestamp = excluded.timestamp, notification = excluded.notification,
-      traceparent = excluded.traceparent, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL,
+      ${ofContent((column) => `${column} = excluded.${column}`)}, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL,
       history = CASE WHEN excluded.source = 'timer' THEN NULL ELSE e.history END
     WHERE e.ref = excluded.ref AND e.state <> 'processing' AND EXISTS (
       SELECT FROM more m WHERE m.id = excluded.id AND (
@@ -184,10 +190,7 @@ const settle = (further?: typeof FURTHER) => `
       replayed = h.replayed, type = coalesce(h.type, e.type), reason = h.reason, history = h.history,
       done_at = CASE WHEN h.due_in IS NULL THEN h.now END,
       received_at = CASE WHEN h.source IS NULL THEN e.received_at ELSE h.now END,
-      source = coalesce(h.source, e.source), timestamp = coalesce(h.timestamp, e.timestamp),
-      topic = CASE WHEN h.source IS NULL THEN e.topic ELSE h.topic END,
-      notification = CASE WHEN h.drops THEN NULL WHEN h.source IS NULL THEN e.notification ELSE h.notification END,
-      traceparent = CASE WHEN h.source IS NULL THEN e.traceparent ELSE h.traceparent END
+      ${ofContent(newContent)}
     FROM (
       SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
       FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL) h

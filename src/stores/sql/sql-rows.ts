@@ -110,18 +110,20 @@ export function toSnapshot({ status, fields, known }: Snapshot): string {
   return JSON.stringify({ status, fields, known });
 }
 
-/** The columns of an event's row that hold the event itself, but not its id and its record. */
-export const CONTENT = "source, topic, timestamp, notification, traceparent";
+type Content = Omit<Addition["event"], "eventId" | "ref">;
+/** The columns of an event's row that hold the event itself, but not its id and its record. All are text. */
+export const CONTENT_COLUMNS = Object.keys({
+  source: true,
+  topic: true,
+  timestamp: true,
+  notification: true,
+  traceparent: true,
+} satisfies Record<keyof Content, true>) as readonly (keyof Content)[];
+export const CONTENT = CONTENT_COLUMNS.join(", ");
 
-/** Returns the values of {@link CONTENT}. */
-export function contentOf({ source, topic, timestamp, notification, traceparent }: Addition["event"]) {
-  return [
-    source,
-    toTextOrNull(topic),
-    toText(timestamp),
-    toTextOrNull(notification),
-    toTextOrNull(traceparent),
-  ] satisfies SqlValue[];
+/** Returns the values of {@link CONTENT_COLUMNS}. */
+export function contentOf(event: Content): SqlValue[] {
+  return CONTENT_COLUMNS.map((column) => toTextOrNull(event[column]));
 }
 
 function eventOf(row: SqlRow): Addition["event"] {

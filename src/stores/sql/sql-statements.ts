@@ -1,5 +1,5 @@
 import type { SqlDialect } from "./driver.ts";
-import { CONTENT, NO_REF } from "./sql-rows.ts";
+import { CONTENT, CONTENT_COLUMNS, NO_REF } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
 export const LIST = 50;
@@ -16,7 +16,7 @@ const REMOVABLE =
   "(state <> 'done' OR source = 'timer') AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
 const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
 
-const SET_CONTENT = CONTENT.replaceAll(/\w+/g, "$& = ?");
+const SET_CONTENT = CONTENT_COLUMNS.map((column) => `${column} = ?`).join(", ");
 const CLAIMABLE =
   "SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)";
 

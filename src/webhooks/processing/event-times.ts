@@ -2,7 +2,6 @@
 
 import { isoTimestamp } from "../../models/dates.ts";
 import type { ClaimedEvent } from "../../stores/event-store.ts";
-import { decisionDeadline } from "../events.ts";
 
 /** The JSON that a recheck stores in the place of a notification. */
 export interface RecheckJson {
@@ -40,4 +39,14 @@ function toldBy({ notification, timestamp }: ClaimedEvent) {
 
 export function notificationOf({ source, notification }: ClaimedEvent) {
   return source === "webhook" && notification !== null ? JSON.parse(notification) : undefined;
+}
+
+const DAY = 24 * 60 * 60_000;
+/** How long before and after the arrival of its notification a plausible timestamp may be at most, ms. */
+const [MOST_BEFORE, MOST_AFTER] = [7 * DAY, 5 * 60_000];
+
+/** Adds 24 hours to the timestamp `told`, or to `receivedAt` if `told` is not plausible. Both times are epoch ms. */
+export function decisionDeadline(told: number, receivedAt: number): Date {
+  const isPlausible = told >= receivedAt - MOST_BEFORE && told <= receivedAt + MOST_AFTER;
+  return new Date((isPlausible ? told : receivedAt) + DAY);
 }

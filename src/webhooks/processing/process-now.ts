@@ -36,7 +36,6 @@ export interface Processed {
 /** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
   override name = "ProcessingError";
-  /** The code of this class. */
   override readonly code = "processing_failed" as const;
   /** Why the attempt failed. `invalid`: the value is not a notification. */
   readonly reason: FailureReason | "invalid";

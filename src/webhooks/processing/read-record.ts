@@ -1,7 +1,7 @@
 import type { StayhookClient } from "../../client/client.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { ReadWitness } from "../../queue/work.ts";
-import { parseRef, type Subject } from "../events.ts";
+import { parseRef, type Subject } from "../refs.ts";
 import { fetchFailure } from "./record.ts";
 
 /** Reads a booking or listing. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */

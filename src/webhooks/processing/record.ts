@@ -11,14 +11,9 @@ import { asSent, rememberAsSent } from "../../models/as-sent.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 import type { ClaimedEvent, Snapshot, TrackedValue } from "../../stores/event-store.ts";
-import {
-  bookingRef,
-  type FieldChange,
-  type FieldChanges,
-  listingRef,
-  type PreviousRecord,
-} from "../events.ts";
+import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
 import { serialise } from "../receiving/body.ts";
+import { bookingRef, listingRef } from "../refs.ts";
 import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */

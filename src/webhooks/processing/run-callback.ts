@@ -3,7 +3,8 @@ import { StayhookError } from "../../errors.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkContext } from "../../queue/work.ts";
 import type { ClaimedEvent, EventStore, FurtherEvent, Write } from "../../stores/event-store.ts";
-import { parseRef, type WebhookCallbacks } from "../events.ts";
+import type { WebhookCallbacks } from "../events.ts";
+import { parseRef } from "../refs.ts";
 import { CollectedTimers, callbackFor, type TimerRules } from "../timers.ts";
 import { decideByOf, notificationOf, timestampOf } from "./event-times.ts";
 

@@ -1,5 +1,5 @@
 import type { Log } from "../../logger.ts";
-import { eventType, type Subject } from "../events.ts";
+import { eventType, type Subject } from "../refs.ts";
 import type { TimerRules } from "../timers.ts";
 
 /** The number of statuses that the handler remembers. A platform that sends random ones must not fill the log. */

@@ -1,0 +1,274 @@
+import type { RequestListener } from "node:http";
+import * as z from "zod";
+import { StayhookError } from "../errors.ts";
+import { option, optionsObject } from "../options.ts";
+import { type Api, answerFetch, createApi, isLoopbackHost, serve } from "./api.ts";
+import { check } from "./checks.ts";
+import { type Clock, createClock } from "./clock.ts";
+import {
+  createDeliveryQueue,
+  type DeliveryQueue,
+  deliveryControl,
+  type SandboxDeliveryControl,
+  type SandboxReceiver,
+} from "./deliveries.ts";
+import { createFaults, type SandboxFaults } from "./faults.ts";
+import type { SandboxDelivery, SandboxRequest } from "./observations.ts";
+import {
+  defaultAccessToken,
+  readOptions,
+  type SandboxOptions,
+  type SandboxSettings,
+  toDeliverySettings,
+} from "./options.ts";
+import {
+  createPlatform,
+  type Platform,
+  problemWithUrl,
+  type SandboxState,
+  type SandboxWebhookConfig,
+} from "./platform.ts";
+import type { Sandbox } from "./sandbox.ts";
+import type { SandboxBookings } from "./sandbox-bookings.ts";
+import type { SandboxListings } from "./sandbox-listings.ts";
+import { copy, refuse } from "./sandbox-records.ts";
+
+/**
+ * Makes a sandbox: the platform in memory, for the development and the tests of a subscriber.
+ *
+ * @throws InvalidArgumentError naming each wrong option
+ *
+ * @example
+ * ```ts
+ * const sandbox = createSandbox({ seed: 1, delivery: { duplicates: 1, shuffle: true } });
+ * await sandbox.listen();
+ * const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
+ * await client.webhookConfig.ensure({ endpoints: { bookings: "http://127.0.0.1:3000/?key=secret" } });
+ *
+ * const { bookingCode } = await sandbox.bookings.request();
+ * await sandbox.bookings.approve(bookingCode);
+ * await sandbox.settled();
+ * console.log(sandbox.deliveries);
+ * await sandbox.close();
+ * ```
+ */
+export function createSandbox(options: SandboxOptions = {}): Sandbox {
+  return createSandboxWith(options);
+}
+
+/** Makes a sandbox for the command line, which keeps the state in a file. */
+export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper): Sandbox {
+  return new InMemorySandbox(readOptions(options), keeper);
+}
+
+/** Keeps the bookings, the listings and the webhook configuration for a later sandbox. */
+export interface StateKeeper {
+  /** The state of an earlier sandbox. */
+  readonly given: SandboxState | undefined;
+  /** Called after each change. */
+  save(state: SandboxState): void;
+}
+
+const portError = "must be an integer from 0 to 65535";
+const listenSchema = () =>
+  optionsObject({
+    port: z.int({ error: portError }).min(0, portError).max(65_535, portError).optional(),
+    host: z
+      .string({ error: "must be a host name or address" })
+      .min(1, "must be a host name or address")
+      .optional(),
+  });
+
+const sendSchema = () =>
+  optionsObject({
+    topic: z.string({ error: "must be a topic, such as bookings" }).optional(),
+    url: option((url) => (typeof url === "string" ? problemWithUrl(url) : "must be a URL")).optional(),
+  });
+
+type Listening = Awaited<ReturnType<typeof serve>>;
+
+class InMemorySandbox implements Sandbox {
+  readonly faults: SandboxFaults;
+  readonly delivery: SandboxDeliveryControl;
+  readonly #settings: SandboxSettings;
+  readonly #clock: Clock = createClock();
+  readonly #platform: Platform;
+  readonly #queue: DeliveryQueue;
+  readonly #api: Api;
+  #starting: Promise<Listening> | undefined;
+  #server: Listening | undefined;
+  #closed: Promise<void> | undefined;
+
+  constructor(settings: SandboxSettings, keeper: StateKeeper | undefined) {
+    const { seed, accessToken, log, observe } = settings;
+    const clock = this.#clock;
+    const queue = createDeliveryQueue({
+      seed,
+      settings: toDeliverySettings(settings.delivery),
+      clock,
+      log,
+      observe: (delivery) => observe({ kind: "delivery", ...delivery }),
+    });
+    const platform = createPlatform({
+      seed,
+      accessToken,
+      now: clock.now,
+      deliver: (topic, url, notification) => void queue.add({ topic, url, notification }),
+      given: keeper?.given,
+      changed: () => keeper?.save(platform.state()),
+    });
+    // A file that cannot be written is an error now, not at the first change.
+    keeper?.save(platform.state());
+    const faults = createFaults(seed, settings.faults);
+    this.#settings = settings;
+    this.#queue = queue;
+    this.#platform = platform;
+    this.#api = createApi({
+      platform,
+      faults,
+      clock,
+      log,
+      observe: (request) => observe({ kind: "request", ...request }),
+    });
+    this.faults = faults;
+    this.delivery = deliveryControl(settings.delivery, queue);
+  }
+
+  get seed(): number {
+    return this.#settings.seed;
+  }
+
+  get accessToken(): string {
+    return this.#settings.accessToken;
+  }
+
+  get url(): string {
+    if (!this.#server)
+      throw new StayhookError("The sandbox has no URL yet. Call and await sandbox.listen() first.");
+    return this.#server.url;
+  }
+
+  get bookings(): SandboxBookings {
+    return this.#platform.bookings;
+  }
+
+  get listings(): SandboxListings {
+    return this.#platform.listings;
+  }
+
+  get webhookConfig(): SandboxWebhookConfig | undefined {
+    const config = this.#platform.webhookConfig;
+    return config && copy(config);
+  }
+
+  get deliveries(): readonly SandboxDelivery[] {
+    return this.#queue.list();
+  }
+
+  get requests(): readonly SandboxRequest[] {
+    return this.#api.requests();
+  }
+
+  async listen(options: Parameters<Sandbox["listen"]>[0] = {}): Promise<{ readonly url: string }> {
+    check(listenSchema, options);
+    const { port = 0, host = "127.0.0.1" } = options;
+    if (!isLoopbackHost(host) && this.accessToken === defaultAccessToken)
+      refuse(
+        `the default token is for loopback only, but other machines can reach ${host}. Give createSandbox() an ` +
+          "accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
+        "accessToken",
+      );
+    if (this.#closed) throw new StayhookError("The sandbox was closed. Make another sandbox.");
+    if (this.#starting) throw new StayhookError("The sandbox already listens. Call listen() only once.");
+    const page = () => this.#page(!isLoopbackHost(host));
+    this.#starting = serve((request) => this.#api.answer(request), page, { port, host });
+    try {
+      this.#server = await this.#starting;
+    } catch (error) {
+      this.#starting = undefined;
+      throw error;
+    }
+    return { url: this.#server.url };
+  }
+
+  /** Imports the page's code only when somebody opens the page, because most tests do not need it. */
+  async #page(needsToken: boolean): Promise<RequestListener> {
+    const { createPage } = await import("./page.ts");
+    const source = {
+      sandbox: this,
+      deliveries: (limit: number) => this.#queue.list(limit),
+      requests: (limit: number) => this.#api.requests(limit),
+    };
+    return createPage(source, { needsToken, log: this.#settings.log });
+  }
+
+  async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {
+    check(sendSchema, options);
+    const { topic = topicOf(notification), url } = options;
+    const target = url ?? this.#platform.endpointOf(topic);
+    if (target === undefined)
+      refuse(
+        `no active webhook configuration has a URL for ${topic}. Configure a URL, or pass the option \`url\``,
+        "topic",
+      );
+    const content =
+      typeof notification === "string" ? notification : copy(notification ?? null, "the notification");
+    return this.#queue.add({ topic, url: target, notification: content });
+  }
+
+  async redeliver(eventId: string): Promise<SandboxDelivery> {
+    const earlier = this.#queue.list().findLast((delivery) => delivery.eventId === eventId);
+    if (!earlier) refuse(`there was no delivery of event ${String(eventId)}`, "eventId");
+    const { topic, url, notification } = earlier;
+    return this.#queue.again({ topic, url, notification });
+  }
+
+  deliverTo(receiver: SandboxReceiver | undefined): void {
+    if (receiver !== undefined && typeof receiver !== "function") refuse("must be a function", "receiver");
+    this.#queue.receiver = receiver;
+  }
+
+  readonly fetch = async (input: string | URL | Request, init?: RequestInit): Promise<Response> => {
+    if (this.#closed)
+      throw new TypeError("fetch failed", { cause: new StayhookError("the sandbox was closed") });
+    return answerFetch((request) => this.#api.answer(request), new Request(input, init));
+  };
+
+  async advance(ms: number): Promise<void> {
+    if (!(Number.isFinite(ms) && ms >= 0)) refuse("must be a number of ms, at least 0", "ms");
+    const target = this.#clock.now() + ms;
+    for (;;) {
+      await this.#queue.idle();
+      const next = this.#clock.nextDue();
+      if (next === undefined || next > target) break;
+      this.#clock.moveTo(next);
+    }
+    this.#clock.moveTo(target);
+    this.#clock.rearm();
+  }
+
+  settled(): Promise<void> {
+    return this.#queue.settled();
+  }
+
+  close(): Promise<void> {
+    this.#closed ??= this.#stop();
+    return this.#closed;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.close();
+  }
+
+  async #stop(): Promise<void> {
+    this.#clock.stop();
+    const server = await this.#starting?.catch(() => undefined);
+    await Promise.all([server?.close(), this.#queue.settled()]);
+  }
+}
+
+function topicOf(notification: unknown): string {
+  const { bookingCode = null, listingId = null } = Object(notification) as Record<string, unknown>;
+  if (bookingCode !== null) return "bookings";
+  return listingId !== null ? "listings" : "messages";
+}

@@ -1,0 +1,194 @@
+// The tables of the memory store: its rows, the order in which they are due, and the clock.
+
+import { clockOffset } from "../../clock.ts";
+import type { RowFilter } from "../checked-filter.ts";
+import type { ClaimedEvent, ClaimOptions } from "../event-store.ts";
+import { lostHistory } from "../outcomes.ts";
+import { DueHeap } from "./due-heap.ts";
+import { type EventRow, firstOf, isMatch, isWaiting, newRecordRow, type RecordRow } from "./memory-rows.ts";
+
+/** The maximum number of done events that the store keeps to recognize repeated deliveries. */
+const MOST_DONE = 100_000;
+
+export class MemoryTables {
+  /** All events by id, in order of arrival. */
+  readonly events = new Map<string, EventRow>();
+  /** The records that have a snapshot or an event, by key. */
+  readonly records = new Map<string, RecordRow>();
+  /** The records with a lease or a due time. */
+  readonly due = new DueHeap<RecordRow>();
+  /** The done events, in the order in which they became done. Timers are in a set of their own. */
+  readonly done = new Set<EventRow>();
+  /** The timers that have fired. They do not count toward {@link MOST_DONE}, because their record's snapshot keeps them. */
+  readonly doneTimers = new Set<EventRow>();
+  /** When the newest notification arrived. */
+  lastReceivedAt: number | undefined;
+  #arrivals = 0;
+  #clockOffset = clockOffset();
+
+  insert(row: EventRow): void {
+    this.events.set(row.event.eventId, row);
+    row.record.events.add(row);
+    this.noteReceived(row);
+    if (row.state === "done") this.becameDone(row);
+    this.becomeDue(row);
+  }
+
+  noteReceived({ event, receivedAt }: EventRow): void {
+    if (event.source === "webhook") this.lastReceivedAt = Math.max(this.lastReceivedAt ?? 0, receivedAt);
+  }
+
+  nextArrival(): number {
+    this.#arrivals += 1;
+    return this.#arrivals;
+  }
+
+  /** Returns the event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */
+  recordFor(ref: string | null, eventId: string): RecordRow {
+    const key = ref ?? `\0${eventId}`;
+    let record = this.records.get(key);
+    if (record === undefined) {
+      record = newRecordRow(key, ref);
+      this.records.set(key, record);
+    }
+    return record;
+  }
+
+  /** Returns the claim's row, or `undefined` if the claim's lease is lost. */
+  held({ eventId, lease }: ClaimedEvent): EventRow | undefined {
+    const row = this.events.get(eventId);
+    return row !== undefined && row.record.lease?.row === row && row.lease === lease ? row : undefined;
+  }
+
+  /** Makes the record due when the event is due, or earlier. A lease keeps its time. */
+  becomeDue({ record, dueAt }: EventRow): void {
+    if (dueAt === undefined || record.lease !== undefined) return;
+    this.due.set(record, record.index === -1 ? dueAt : Math.min(record.time, dueAt));
+  }
+
+  /** Makes the record due when its lease ends. Without a lease: when its first event is due, but not before `from`. */
+  refresh(record: RecordRow, from = Number.NEGATIVE_INFINITY): void {
+    const due = record.lease?.end ?? firstOf(record)?.dueAt;
+    this.due.set(record, due === undefined ? undefined : Math.max(due, from));
+    const isEmpty = record.events.size === 0 && record.snapshot === undefined;
+    if (isEmpty && record.lease === undefined) this.records.delete(record.key);
+  }
+
+  becameDone(row: EventRow): void {
+    if (row.event.source === "timer") {
+      this.doneTimers.add(row);
+      return;
+    }
+    this.done.add(row);
+    if (this.done.size <= MOST_DONE) return;
+    const [oldest] = this.done;
+    this.forget(oldest!);
+    this.refresh(oldest!.record);
+  }
+
+  notDone(row: EventRow): void {
+    this.done.delete(row);
+    this.doneTimers.delete(row);
+  }
+
+  forget(row: EventRow): void {
+    this.events.delete(row.event.eventId);
+    this.notDone(row);
+    row.record.events.delete(row);
+  }
+
+  /** Returns the events that match `filter`, the newest first. */
+  matching(filter: RowFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
+    const { eventId, ref } = filter;
+    let rows: Iterable<EventRow | undefined> = this.events.values();
+    if (eventId !== undefined) rows = [this.events.get(eventId)];
+    else if (ref !== undefined) rows = this.records.get(ref)?.events ?? [];
+    return [...rows]
+      .filter((row) => row !== undefined)
+      .filter((row) => row.arrival < before && isMatch(row, filter))
+      .reverse();
+  }
+
+  now(): number {
+    const moved = clockOffset() - this.#clockOffset;
+    if (moved !== 0) this.#shiftLeases(moved);
+    return Date.now() + this.#clockOffset;
+  }
+
+  /** Moves the ends of all leases: when a sandbox moves the clock, attempts that run keep their leases. */
+  #shiftLeases(ms: number): void {
+    this.#clockOffset += ms;
+    for (const record of this.records.values()) {
+      if (record.lease === undefined) continue;
+      record.lease.end += ms;
+      record.lease.row.dueAt! += ms;
+      this.refresh(record);
+    }
+  }
+
+  /** Yields the records that can be claimed. The caller leases each record before it asks for the next one. */
+  *candidates({ eventId, newestFirst }: ClaimOptions, now: number): Iterable<RecordRow> {
+    if (eventId !== undefined) {
+      const record = this.events.get(eventId)?.record;
+      if (record !== undefined && record.index !== -1 && record.time <= now) yield record;
+    } else if (newestFirst) {
+      yield* this.due.dueAt(now);
+    } else {
+      while (this.due.first !== undefined && this.due.first.time <= now) yield this.due.first;
+    }
+  }
+
+  /** If the record's lease has ended, gives its event a `lost` entry, and lets the event wait again. */
+  expire(record: RecordRow, now: number): void {
+    const { lease } = record;
+    if (lease === undefined || lease.end > now) return;
+    const { row, end } = lease;
+    row.state = "retrying";
+    row.history = lostHistory(row, row.claimedAt, end);
+    row.lease = undefined;
+    record.lease = undefined;
+    this.refresh(record);
+  }
+
+  remove(record: RecordRow, what: readonly string[] | "timers", now: number, kept?: EventRow): number {
+    const rows = [...record.events].filter(
+      ({ event, state }) =>
+        (state !== "done" || event.source === "timer") &&
+        (what === "timers" ? event.source === "timer" : what.includes(event.eventId)),
+    );
+    const removed = rows.filter(
+      (row) => row !== kept && (row.state !== "processing" || record.lease!.end <= now),
+    );
+    for (const row of removed) {
+      if (record.lease?.row === row) record.lease = undefined;
+      this.forget(row);
+    }
+    this.refresh(record);
+    return removed.length;
+  }
+
+  endLeaseAt(claim: ClaimedEvent, end = 0): void {
+    const record = this.held(claim)?.record;
+    if (record === undefined) return;
+    record.lease!.end = end;
+    this.refresh(record);
+  }
+
+  /** Returns since when the oldest waiting event waits. */
+  oldestWaiting(now: number): number | undefined {
+    let since = Number.POSITIVE_INFINITY;
+    for (const row of this.events.values()) {
+      if (isWaiting(row, now))
+        since = Math.min(since, row.state === "scheduled" ? row.dueAt! : row.receivedAt);
+    }
+    return since === Number.POSITIVE_INFINITY ? undefined : since;
+  }
+
+  /** Makes no list: the backlog limit asks twice a second, while notifications wait for their answer. */
+  scheduledDue(now: number): number {
+    let count = 0;
+    for (const { state, dueAt } of this.events.values())
+      if (state === "scheduled" && dueAt! <= now) count += 1;
+    return count;
+  }
+}
