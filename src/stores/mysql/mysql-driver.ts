@@ -30,7 +30,12 @@ const TRIES = 10;
 /** The errors of a column or index that exists. An interrupted migration has made it. */
 const EXISTS = [1060, 1061];
 /** The time limits of a migration, in seconds: for a statement, for another process's migration, and for a table's lock. */
-const MIGRATION = { statement: 60, other: 50, lock: 5 } as const;
+const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
+/**
+ * The pause before a migration tries again to lock a table, ms. While it waits for the lock, all other statements on that
+ * table wait behind it, and the transaction that holds the table may wait for one of them.
+ */
+const PAUSE = 300;
 /** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
 export const LONGEST_IDLE = 2;
 
@@ -129,7 +134,6 @@ export function mysqlDriver({
       const [rows] = await query(sql, [MIGRATION.other]);
       if (Number(rows[0]?.locked) !== 1)
         throw new Error(`another process has been changing the tables for ${MIGRATION.other} s`);
-      // Other statements on a table wait behind one that waits for its lock.
       await query(`SET SESSION autocommit = 1, lock_wait_timeout = ${MIGRATION.lock}`);
       await runAsync(steps(), (step) => execute(query, step as SqlStatement));
     } finally {
@@ -137,7 +141,7 @@ export function mysqlDriver({
     }
   }
 
-  async function retried<T>(attempt: () => Promise<T>, failing: string): Promise<T> {
+  async function retried<T>(attempt: () => Promise<T>, failing: string, pause = 0): Promise<T> {
     for (let tries = 1; ; tries += 1) {
       const trying = attempt();
       running.add(trying);
@@ -148,7 +152,7 @@ export function mysqlDriver({
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
         const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
         if (mayTryAgain && tries < TRIES) {
-          await sleep(Math.random() * 2 ** tries);
+          await sleep(pause + Math.random() * 2 ** tries);
           continue;
         }
         const isOfTheStore = mayTryAgain || isLost(error) || FULL.includes(errnoOf(cause) ?? 0);
@@ -164,7 +168,7 @@ export function mysqlDriver({
   return {
     transactional: true,
     transaction: (steps, failing) => retried(() => writeOnce(steps), failing),
-    migrate: (steps, failing) => retried(() => migrateOnce(steps), failing),
+    migrate: (steps, failing) => retried(() => migrateOnce(steps), failing, PAUSE),
     read: (steps, failing) => retried(() => readOnce(steps), failing),
     notifier: {
       notify() {},

@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import mysql from "mysql2/promise";
+import pg from "pg";
 import { expect, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { DONE, eventOf } from "../event.ts";
@@ -55,6 +57,19 @@ function readColumns({ place, sql }: Place) {
     sql(`SELECT priority FROM ${events} LIMIT 1`),
     sql(`SELECT color FROM ${records} LIMIT 1`),
   ]);
+}
+
+/** Holds a transaction that has read the events, until the returned function is called. */
+async function lockEvents({ place: { name, url, schema } }: Place): Promise<() => Promise<void>> {
+  if (name === "PostgreSQL") {
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    await client.query(`BEGIN; SELECT FROM ${schema}.events`);
+    return () => client.end();
+  }
+  const connection = await mysql.createConnection({ uri: url, multipleStatements: true });
+  await connection.query("START TRANSACTION; SELECT seq FROM stayhook_events");
+  return () => connection.end();
 }
 
 /** Runs a script, as a user does by hand. */
@@ -143,6 +158,25 @@ describeEvery(
         expect(upgraded).toMatchObject({ schema: UPGRADED });
       });
     }
+
+    test.skipIf(kind.name === "SQLite")(
+      "an upgrade waits for a locked table for some seconds only, and the next call completes it",
+      async () => {
+        const place = await kind.create();
+        const older = opened(place);
+        await older.add(eventOf());
+        const release = await lockEvents(place);
+        const began = performance.now();
+        const { said } = await startLater(place).ended;
+        expect(said!.error).toMatch(
+          /could not be upgraded from schema version 2: .*(lock timeout|Lock wait)/,
+        );
+        expect(said!.error).toContain("from: 2, to: 4");
+        expect(performance.now() - began).toBeLessThan(30_000);
+        await release();
+        expect((await startLater(place).ended).said).toMatchObject({ schema: UPGRADED });
+      },
+    );
 
     test("both versions handle new events at once while the tables are upgraded", async () => {
       const place = await kind.create();

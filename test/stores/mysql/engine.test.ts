@@ -1,11 +1,37 @@
 import mysql from "mysql2/promise";
 import { expect, onTestFinished, test } from "vitest";
-import { mysqlStore } from "../../../src/stores/mysql/index.ts";
+import { migrationSql, mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
 import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
 import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createDatabases, describeMysql } from "./support.ts";
+
+describeMysql("the tables", () => {
+  const databases = createDatabases();
+
+  test("that the user may not create: the error has the reason, and the SQL to run", async () => {
+    const server = new URL(await databases.create());
+    const name = server.pathname.slice(1);
+    const user = name.slice(-30);
+    await databases.pool.query(`CREATE USER '${user}'@'%' IDENTIFIED BY 'p'`);
+    await databases.pool.query(`GRANT SELECT, INSERT, UPDATE, DELETE ON ${name}.* TO '${user}'@'%'`);
+    const url = Object.assign(new URL(server), { username: user, password: "p" }).href;
+    const store = mysqlStore({ url });
+    const rejection = await store.add(eventOf()).catch((error) => String(error));
+    expect(rejection).toMatch(/the tables could not be created: .*CREATE command denied/);
+    expect(rejection).toContain("Run the SQL that migrationSql({ from: 0, to: 2 }) returns");
+    const admin = await mysql.createConnection({ uri: server.href, multipleStatements: true });
+    await admin.query(migrationSql());
+    await admin.end();
+    expect(await store.add(eventOf())).toBe("added");
+    await store.close();
+    const strict = mysqlStore({ url, migrate: false });
+    expect(await strict.schema?.()).toEqual({ version: 2, expected: 2 });
+    await strict.close();
+    await databases.pool.query(`DROP USER '${user}'@'%'`);
+  });
+});
 
 describeMysql("the writes of event.atomically", () => {
   const databases = createDatabases();

@@ -46,6 +46,37 @@ describePostgres("the schema", () => {
     await schemas.pool.query(`DROP OWNED BY ${role}; DROP ROLE ${role}`);
   });
 
+  test("is not created with migrate: false, until migrate() or migrationSql has made it", async () => {
+    const schema = schemas.name();
+    const store = schemas.store({ schema, migrate: false });
+    const call = `migrationSql({ schema: "${schema}", from: 0, to: 2 })`;
+    await expect(store.add(eventOf())).rejects.toThrow(
+      `There are no tables in the schema ${schema}, and this version of stayhook needs schema version 2, and the option migrate is false. Run the SQL that ${call} returns, then start again. Its statements are: `,
+    );
+    expect(await store.schema?.()).toEqual({ version: 0, expected: 2 });
+    await store.migrate();
+    expect(await store.add(eventOf())).toBe("added");
+    expect(await store.schema?.()).toEqual({ version: 2, expected: 2 });
+    await store.close();
+  });
+
+  test("that the user may not create: the error has the reason, and the SQL to run", async () => {
+    const schema = schemas.name();
+    const role = `${schema}_role`;
+    await schemas.pool.query(`CREATE ROLE ${role} LOGIN`);
+    const pool = new pg.Pool({ connectionString: url, max: 2 });
+    pool.on("connect", (client) => void client.query(`SET ROLE ${role}`));
+    const store = schemas.store({ pool, schema });
+    const rejection = await store.add(eventOf()).catch((error) => String(error));
+    expect(rejection).toContain("the tables could not be created: permission denied");
+    expect(rejection).toContain(
+      `Run the SQL that migrationSql({ schema: "${schema}", from: 0, to: 2 }) returns`,
+    );
+    await store.close();
+    await pool.end();
+    await schemas.pool.query(`DROP ROLE ${role}`);
+  });
+
   test("of a newer version works, with more columns and indexes", async () => {
     const schema = schemas.name();
     await schemas.store({ schema }).migrate();
