@@ -209,7 +209,8 @@ function isCleared({ eventId, source }: ClaimedEvent, outcome: Outcome<never>): 
 
 function clearedBy(claim: ClaimedEvent, ended: EventChange): EventChange {
   const timestamp = clearedTime(claim.timestamp);
-  return { ...ended, event: additionOf({ ...claim, timestamp }).event };
+  const notification = ended.dropsText ? null : claim.notification;
+  return { ...ended, event: additionOf({ ...claim, timestamp, notification }).event };
 }
 
 function replacedBy(addition: Addition, { history }: EventChange): EventChange {

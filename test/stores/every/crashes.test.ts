@@ -126,7 +126,8 @@ describeEvery(
       const { store, sql, start, rows, done, expectOnce } = await created(kind, 0);
       const answered = new Set<string>();
       for (let round = 0; round < 3; round++) {
-        const receives = Array.from({ length: 200 }, () => randomUUID());
+        // More than a process can receive before it is killed.
+        const receives = Array.from({ length: 1000 }, () => randomUUID());
         const { child, ended, said } = start({ receives, ahead: round * 60_000 });
         child.on("message", (eventId) => answered.add(String(eventId)));
         await said();
