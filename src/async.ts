@@ -1,3 +1,5 @@
+// Helpers for promises and timers.
+
 /** The longest wait that `setTimeout` supports, ms. A timer with a longer wait fires at once. */
 export const MAX_TIMER = 2 ** 31 - 1;
 

@@ -1,3 +1,5 @@
+// The time, which a sandbox of this process can move ahead.
+
 /** The offsets of the sandboxes that run in this process, ms. */
 interface Offsets {
   readonly ahead: Map<object, number>;

@@ -1,3 +1,5 @@
+// Reads environment variables on each runtime.
+
 interface DenoPermissions {
   readonly permissions: {
     querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };

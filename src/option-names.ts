@@ -1,3 +1,5 @@
+// Finds a misspelt option, and names the most similar one.
+
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 
 /**

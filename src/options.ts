@@ -1,3 +1,5 @@
+// The schemas and the check that the options of all parts share.
+
 import * as z from "zod";
 import { MAX_TIMER } from "./async.ts";
 import { parseDuration } from "./duration.ts";

@@ -1,3 +1,5 @@
+// Answers a request of Node's http module, for all adapters: reads the body in any form, and sends the answer.
+
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import { checkNoUnknown } from "../option-names.ts";

@@ -1,3 +1,5 @@
+// Tells a webhook handler from a console, because the adapters take both.
+
 import { InvalidArgumentError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { problemWithTopic } from "../webhooks/receiving/request.ts";

@@ -1,3 +1,5 @@
+// The types that every command is made of.
+
 import type { StayhookClient } from "../client/client.ts";
 import {
   APIError,

@@ -1,3 +1,5 @@
+// Opens the store that `--store` names.
+
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";

@@ -1,3 +1,5 @@
+// Prints lines, tables and JSON to a terminal or a pipe.
+
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
 

@@ -1,3 +1,5 @@
+// The URLs that a command takes: `--to`, its variable, or stdin.
+
 import { parseUrl, withTopic } from "../client/urls.ts";
 import { isTopic } from "../models/topics.ts";
 import { type Invocation, type Option, type Options, UsageError } from "./command.ts";

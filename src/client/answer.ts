@@ -1,3 +1,5 @@
+// An answer of the platform, and the errors that it stands for.
+
 import type { Issue } from "../errors.ts";
 import {
   APIError,

@@ -1,3 +1,5 @@
+// The promise that each call of the client returns.
+
 import type { Answer } from "./answer.ts";
 import { noOptions, type RequestOptions } from "./client-options.ts";
 import type { Call, Http, Method } from "./http.ts";

@@ -1,3 +1,5 @@
+// Sends the requests of the client through ky, and retries them.
+
 import ky, { TimeoutError } from "ky";
 import { untilAborted } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";

@@ -1,3 +1,5 @@
+// Tells the user, the log and telemetry of each request.
+
 import type { Log } from "../logger.ts";
 import type { StayhookError } from "./client-errors.ts";
 

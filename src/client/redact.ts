@@ -1,3 +1,5 @@
+// Removes access tokens and other secrets from errors and logs.
+
 import type { Issue } from "../errors.ts";
 
 const blot = "[redacted]";

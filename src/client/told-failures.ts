@@ -1,3 +1,5 @@
+// Finds a failure in the body of a 2xx answer.
+
 import { listingStatuses } from "../models/records.ts";
 import { isObject, type Properties, plainName, toNumber } from "./json.ts";
 

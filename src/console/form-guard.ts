@@ -1,3 +1,5 @@
+// Protects the forms of the pages against other sites.
+
 import { isEqual } from "../webhooks/receiving/verify.ts";
 
 /** Headers of every answer. Pages load nothing from other hosts, run no inline code, and cannot be framed. */

@@ -1,3 +1,5 @@
+// Keeps what the platform sent beside the record that a model made of it.
+
 import { isObject } from "./is-object.ts";
 
 /** By record: the record as the platform sent it. A user's model may leave out or rename fields. */

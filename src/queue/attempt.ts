@@ -1,3 +1,5 @@
+// One attempt: runs the work of a claim, and settles it in the store.
+
 import { isThenable, withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";

@@ -1,3 +1,5 @@
+// Runs a callback that a timeout, a lost lease or `close` can cut off.
+
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent } from "../stores/event-store.ts";
 import { GRACE } from "./leases.ts";

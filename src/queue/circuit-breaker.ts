@@ -1,3 +1,5 @@
+// Decides whether a failed read is an outage, and pauses the reads during one.
+
 import { errorText } from "../errors.ts";
 import { LONGEST_RETRY_AFTER } from "./retries.ts";
 import type { Testimony, Witnesses } from "./witnesses.ts";

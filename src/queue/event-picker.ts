@@ -1,3 +1,5 @@
+// Chooses which events come first while reads are limited.
+
 import type { EventStore, StoredEvent } from "../stores/event-store.ts";
 import { type Kind, kindOf } from "./work.ts";
 

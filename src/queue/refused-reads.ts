@@ -1,3 +1,5 @@
+// Limits the reads in a flood of notifications for records that do not exist.
+
 import type { Log } from "../logger.ts";
 
 /** Reads are limited while at least this many refusals are remembered. */

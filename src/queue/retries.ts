@@ -1,3 +1,5 @@
+// Decides whether a failed event waits or is parked, and for how long it waits.
+
 import { errorText } from "../errors.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { ClaimedEvent, Entry, Outcome } from "../stores/event-store.ts";

@@ -1,3 +1,5 @@
+// Finds records that were read before, whose reads show whether the platform is up.
+
 import { pause, withTimeout } from "../async.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { type Kind, kindOf, type Outage, type ReadWitness } from "./work.ts";

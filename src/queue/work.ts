@@ -1,3 +1,5 @@
+// What the queue asks of the code that handles an event.
+
 import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { ClaimedEvent, EventStore, FurtherEvent, Snapshot, Write } from "../stores/event-store.ts";

@@ -1,3 +1,5 @@
+// Adds the events for the changes that the reconciler finds.
+
 import { v5 } from "uuid";
 import { pause } from "../async.ts";
 import type { EventStore, RecordSnapshot, Snapshot } from "../stores/event-store.ts";

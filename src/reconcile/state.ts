@@ -1,3 +1,5 @@
+// What the passes of the reconciler on all machines share.
+
 import { v4 } from "uuid";
 import * as z from "zod";
 import type { EventStore } from "../stores/event-store.ts";

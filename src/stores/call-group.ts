@@ -1,3 +1,5 @@
+// Group commit: calls that arrive together share a statement.
+
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
 /** If a call waits this long, the statement before it probably waits for a lock, so do not wait for it, ms. */

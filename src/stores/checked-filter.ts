@@ -1,3 +1,5 @@
+// Checks the filter of `list`, `replay` and `discard`.
+
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { eventStates } from "./event-states.ts";

@@ -1,3 +1,5 @@
+// The callbacks that a store wakes when an event may be due.
+
 export class Subscribers {
   // The set contains objects, not functions, because the same function may subscribe twice.
   readonly #subscriptions = new Set<{ readonly wake: () => void }>();

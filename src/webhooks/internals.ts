@@ -1,3 +1,5 @@
+// What other folders may use of a handler. Users see none of it.
+
 import type { StayhookClient } from "../client/client.ts";
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";

@@ -1,3 +1,5 @@
+// The ids of events that the package itself adds.
+
 import { v5 } from "uuid";
 
 const OWN = "stayhook:";

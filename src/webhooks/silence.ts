@@ -1,3 +1,5 @@
+// Reports that no notification has arrived for a long time.
+
 import { Alarm } from "../async.ts";
 import type { SilentObservation } from "./observability.ts";
 

@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { AxeBuilder } from "@axe-core/playwright";
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { afterAll, expect, onTestFinished } from "vitest";
@@ -10,7 +10,10 @@ const executablePath = process.env.CHROMIUM_PATH ?? "/usr/bin/chromium";
 export const hasChromium = existsSync(executablePath);
 if (!hasChromium && process.env.CI)
   throw new Error(`${executablePath} is not installed: in CI nothing is skipped`);
-if (!hasChromium) console.warn(`SKIPPED: ${executablePath} is not installed`);
+if (!hasChromium) {
+  const file = relative(process.cwd(), expect.getState().testPath ?? "");
+  console.warn(`SKIPPED: ${file} runs no test in Chromium, because ${executablePath} is not installed`);
+}
 
 let browser: Promise<Browser> | undefined;
 afterAll(async () => (await browser)?.close());

@@ -106,6 +106,10 @@ test("the test that docs/security.md names for each threat is there", () => {
   }
 });
 
+test("README has at most 1,600 words", () => {
+  expect(readFileSync(join(root, "README.md"), "utf8").split(/\s+/).length).toBeLessThanOrEqual(1600);
+});
+
 test("each export of stayhook stands in a page", () => {
   const index = readFileSync(join(root, "src/index.ts"), "utf8");
   const names = [...index.matchAll(/export (?:type )?\{([^}]*)\}/g)].flatMap(([, list = ""]) =>

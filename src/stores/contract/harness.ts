@@ -1,3 +1,5 @@
+// What the cases of the store contract are written with.
+
 import type {
   AddOptions,
   ClaimedEvent,

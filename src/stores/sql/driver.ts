@@ -1,3 +1,5 @@
+// What the SQL core asks of a database: a driver, and a dialect.
+
 import type { Write } from "../event-store.ts";
 
 /** A parameter of a statement. Numbers are integers. */

@@ -1,3 +1,5 @@
+// The steps of lists, replays, deletions and snapshots in SQL.
+
 import { isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
 import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";

@@ -1,3 +1,5 @@
+// The steps of `add`, `claim`, `renew` and `settle` in SQL.
+
 import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
 import type { ClaimedEvent, Write } from "../event-store.ts";
 import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";

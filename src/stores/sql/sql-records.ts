@@ -1,3 +1,5 @@
+// The steps that lock records, end their leases and compute when they are due.
+
 import { lostHistory } from "../outcomes.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { historyOf, number, numberOrNull, text, toHistory, toId, workerOf } from "./sql-rows.ts";

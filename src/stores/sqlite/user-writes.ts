@@ -1,3 +1,5 @@
+// Runs the functions passed to `event.atomically`.
+
 import type { DatabaseSync } from "node:sqlite";
 import { isThenable } from "../../async.ts";
 import { InvalidWriteError } from "../../errors.ts";

@@ -1,3 +1,5 @@
+// Handles an event for a queue of the user, without a store.
+
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";

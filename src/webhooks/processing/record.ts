@@ -1,3 +1,5 @@
+// Compares a record with its last snapshot.
+
 import {
   AccessTokenError,
   APIError,

@@ -1,3 +1,5 @@
+// The answers to requests, and the log lines of refused ones.
+
 import { describeIssue, type Issue } from "../../errors.ts";
 import type { Log, LogLevel } from "../../logger.ts";
 

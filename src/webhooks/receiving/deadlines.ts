@@ -1,3 +1,5 @@
+// The time limits of requests, on one timer.
+
 /** A request with a time limit. */
 export interface Limited {
   /** When the limit passes, by {@link now}. */
