@@ -2,6 +2,7 @@
  * A process with a later version of stayhook, whose tables have two versions more. It opens a place, and handles events.
  * It may kill itself before a statement of the migration.
  */
+import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql from "mysql2/promise";
@@ -19,6 +20,8 @@ export interface LaterOptions {
   /** Kills the process before this statement of the migration. 1 is the first one. */
   readonly diesBefore?: number;
   readonly migrate?: boolean;
+  /** Whether it says `"ready"`, and opens the store at the next message. */
+  readonly waits?: boolean;
   /** How many ms it handles events. Default: until no event is due. */
   readonly handles?: number;
 }
@@ -51,7 +54,7 @@ add(sqliteDialect, `CREATE INDEX stayhook_events_priority ${on}`);
 add(mysqlDialect, `CREATE INDEX stayhook_events_priority ${on}`);
 add(postgresDialect, `CREATE INDEX events_priority ${on}`);
 
-const { place, diesBefore, migrate, handles } = JSON.parse(process.argv[2]!) as LaterOptions;
+const { place, diesBefore, migrate, handles, waits } = JSON.parse(process.argv[2]!) as LaterOptions;
 const { url, schema } = place;
 let statements = 0;
 
@@ -125,6 +128,14 @@ async function handleEvents(store: EventStore<unknown>): Promise<string[]> {
 
 const say = (said: Omit<Said, "sql">, sql: string) => process.send?.({ ...said, sql } satisfies Said);
 
+await import("../../../src/stores/sqlite/index.ts");
+await import("../../../src/stores/postgres/index.ts");
+await import("../../../src/stores/mysql/index.ts");
+if (waits) {
+  const go = once(process, "message");
+  process.send?.("ready");
+  await go;
+}
 try {
   const [store, sql] = await open();
   try {

@@ -22,11 +22,12 @@ function startLater({ place }: Place, options: Omit<LaterOptions, "place"> = {})
   const messages: unknown[] = [];
   child.on("message", (message) => messages.push(message));
   return {
-    isOpen: () => vi.waitUntil(() => messages.length > 0, 60_000),
+    child,
+    said: () => vi.waitUntil(() => messages.length > 0, 60_000),
     ended: ended.then(({ signal, errors }) => ({
       signal,
       errors,
-      said: messages.filter((message) => message !== "open").at(-1) as Said | undefined,
+      said: messages.filter((message) => typeof message === "object").at(-1) as Said | undefined,
     })),
   };
 }
@@ -93,7 +94,7 @@ describeEvery(
         const claims = await older.claim({ limit: 20, leaseDuration: 60_000 });
         expect(claims).toHaveLength(20);
         const later = startLater(place);
-        await later.isOpen();
+        await later.said();
         // The claims began on the old tables, and end on the new ones.
         for (const claim of claims)
           expect(await older.settle(claim, claim.ref === null ? { ...DONE, record: undefined } : DONE)).toBe(
@@ -114,7 +115,10 @@ describeEvery(
 
       test(`${version}: eight processes upgrade the tables at once`, async () => {
         const place = await placeOf(version, kind);
-        const ends = await Promise.all(Array.from({ length: 8 }, () => startLater(place).ended));
+        const processes = Array.from({ length: 8 }, () => startLater(place, { waits: true }));
+        await Promise.all(processes.map(({ said }) => said()));
+        for (const { child } of processes) child.send("go");
+        const ends = await Promise.all(processes.map(({ ended }) => ended));
         for (const { said, errors } of ends) expect([said, errors]).toMatchObject([{ schema: UPGRADED }, ""]);
         const handled = ends.flatMap(({ said }) => said!.handled!);
         expect(new Set(handled).size).toBe(handled.length);
