@@ -1,10 +1,11 @@
 export type { ApiPromise, WithResponse } from "./client/api-promise.ts";
-export type { BookingsResource, ListingsResource } from "./client/client.ts";
+export type { BookingsResource, CustomOptions, ListingsResource } from "./client/client.ts";
 export { StayhookClient } from "./client/client.ts";
 export {
   AbortError,
   AccessTokenError,
   APIError,
+  type APIErrorInit,
   AuthenticationError,
   BadRequestError,
   ConflictError,
@@ -17,35 +18,61 @@ export {
   ResponseValidationError,
   UnprocessableEntityError,
 } from "./client/client-errors.ts";
-export type { ClientOptions } from "./client/client-options.ts";
+export type {
+  AccessToken,
+  ClientOptions,
+  Fetch,
+  HeadersInput,
+  ListPage,
+  QueryInput,
+  QueryValue,
+  RequestOptions,
+} from "./client/client-options.ts";
+export type { HttpMethod } from "./client/http.ts";
+export type { Observers, RequestObservation, ResponseObservation } from "./client/observers.ts";
 export type { ListPromise } from "./client/paging.ts";
-export type { Ensured, WebhookConfigResource } from "./client/webhook-config.ts";
-export { InvalidArgumentError, InvalidWriteError, StayhookError } from "./errors.ts";
-export { localTime } from "./local-time.ts";
-export type { Logger } from "./logger.ts";
-export { type Stay, stay } from "./models/dates.ts";
+export type { ConfigInput, Ensured, EnsureInput, WebhookConfigResource } from "./client/webhook-config.ts";
+export { InvalidArgumentError, InvalidWriteError, type Issue, StayhookError } from "./errors.ts";
+export { type LocalTimeOptions, localTime } from "./local-time.ts";
+export type { ConsoleLike, LogDetails, LogEntry, Logger, LogLevel } from "./logger.ts";
+export { type Stay, type StayOptions, stay } from "./models/dates.ts";
 export { listingIdOf } from "./models/ids.ts";
 export { WebhookNotification } from "./models/notification.ts";
 export {
   Booking,
+  type BookingStatus,
   bookingStatuses,
   type Endpoints,
   Listing,
+  type ListingStatus,
   listingStatuses,
   WebhookConfig,
 } from "./models/records.ts";
-export { topics } from "./models/topics.ts";
-export type { DrainResult } from "./queue/drain.ts";
-export type { PauseScope } from "./queue/work.ts";
+export type { StandardIssue, StandardResult, StandardSchema } from "./models/standard-schema.ts";
+export { type Topic, topics } from "./models/topics.ts";
+export type { DrainOptions, DrainResult } from "./queue/drain.ts";
+export type {
+  AttemptResult,
+  Backoff,
+  DoneObservation,
+  FailedObservation,
+  ParkedObservation,
+  PausedObservation,
+  PauseScope,
+  QueueObservation,
+  ResumedObservation,
+  StartedObservation,
+} from "./queue/work.ts";
 export type { StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
-export { type MemoryStore, memoryStore } from "./stores/memory/index.ts";
+export { type MemoryStore, type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
 export type {
   BookingEvent,
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
   EventOf,
+  FieldChange,
   FieldChanges,
   ListingEvent,
   ListingStatusEvent,
@@ -58,15 +85,39 @@ export type {
   WebhookEvent,
 } from "./webhooks/events.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
-export type { Health } from "./webhooks/health.ts";
-export type { Observation, Telemetry } from "./webhooks/observability.ts";
+export type { AvailableHealth, Health, UnavailableHealth } from "./webhooks/health.ts";
+export type {
+  DriftObservation,
+  MissedObservation,
+  Observation,
+  ReconcilerAlarm,
+  SilentObservation,
+  Telemetry,
+  WaitingEvents,
+} from "./webhooks/observability.ts";
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
-export { ProcessingError } from "./webhooks/processing/process-now.ts";
-export { sharedSecret, type Verify } from "./webhooks/receiving/verify.ts";
+export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
+export type { Track } from "./webhooks/processing/record.ts";
+export type {
+  InvalidObservation,
+  ReceivedObservation,
+  ReceiveObservation,
+  ReceiveResult,
+  Refusal,
+  RefusedObservation,
+} from "./webhooks/receiving/answers.ts";
+export type { ReceiveRequest, RequestHeaders, TopicFrom } from "./webhooks/receiving/request.ts";
+export {
+  type SharedSecretOptions,
+  sharedSecret,
+  type Verify,
+  type VerifyRequest,
+} from "./webhooks/receiving/verify.ts";
+export type { FetchContext, ReceiveContext } from "./webhooks/request-context.ts";
 export {
   type BookingStay,
   type StayChange,
   type StayChangeOptions,
   stayChange,
 } from "./webhooks/stay-change.ts";
-export type { EventTimers, RecordTimers, TimerOptions } from "./webhooks/timers.ts";
+export type { EventTimers, FiredTimer, RecordTimers, Timer, TimerOptions } from "./webhooks/timers.ts";

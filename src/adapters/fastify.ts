@@ -27,7 +27,8 @@ export interface FastifyLike {
   all(path: string, handler: (request: FastifyRequestLike, reply: FastifyReplyLike) => void): unknown;
 }
 
-interface FastifyRequestLike {
+/** The part of Fastify's request that the plugin uses. */
+export interface FastifyRequestLike {
   /** Node's request. */
   readonly raw: IncomingMessage;
   /** The original URL, including a prefix that a router has removed from Node's `url`. */
@@ -36,7 +37,8 @@ interface FastifyRequestLike {
   readonly body: unknown;
 }
 
-interface FastifyReplyLike {
+/** The part of Fastify's reply that the plugin uses. */
+export interface FastifyReplyLike {
   /** Node's response. */
   readonly raw: ServerResponse;
   /** Keeps Fastify from sending an answer of its own. */

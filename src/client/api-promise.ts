@@ -2,7 +2,7 @@
 
 import type { Answer } from "./answer.ts";
 import { noOptions, type RequestOptions } from "./client-options.ts";
-import type { Call, Http, Method } from "./http.ts";
+import type { Call, Http, HttpMethod } from "./http.ts";
 import type { Path } from "./urls.ts";
 
 /** The data of an answer, and the HTTP response. */
@@ -51,7 +51,7 @@ type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
 
 export function callEndpoint<T>(
   http: Http,
-  method: Method,
+  method: HttpMethod,
   path: Path,
   read: Reader<T>,
   options: RequestOptions = noOptions,

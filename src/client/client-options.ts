@@ -37,8 +37,9 @@ export type AccessToken =
     }) => string | Promise<string>);
 
 /** Query parameters by name. The client omits `undefined` and `null`. `{ id: [1, 2] }` becomes `id=1&id=2`. */
-export type Query = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
-type QueryValue = string | number | boolean;
+export type QueryInput = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
+/** The value of a query parameter. */
+export type QueryValue = string | number | boolean;
 
 /** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
@@ -50,7 +51,7 @@ export interface ListPage {
   /** The status and headers of the page. */
   readonly response: Response;
   /** The query that `nextPage` gave for this page; `{}` for the first page. */
-  readonly query: Query;
+  readonly query: QueryInput;
 }
 
 /** The options of {@link StayhookClient}. */
@@ -101,7 +102,7 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
    * }
    * ```
    */
-  nextPage?: ((page: ListPage) => Query | undefined | Promise<Query | undefined>) | undefined;
+  nextPage?: ((page: ListPage) => QueryInput | undefined | Promise<QueryInput | undefined>) | undefined;
   /** Sends the requests in place of the runtime's own `fetch`. */
   fetch?: Fetch | undefined;
   /** Headers for every request. They may replace any header except `authorization`. */
@@ -126,7 +127,7 @@ export interface RequestOptions {
   /** Headers for this call. They override the client's headers. */
   headers?: HeadersInput | undefined;
   /** Query parameters for this call. */
-  query?: Query | undefined;
+  query?: QueryInput | undefined;
 }
 
 /** The client's checked options, with the defaults filled in. */

@@ -14,12 +14,12 @@ import { type ApiPromise, callEndpoint } from "./api-promise.ts";
 import {
   type ClientOptions,
   checkOptions,
-  type Query,
+  type QueryInput,
   type RequestOptions,
   requestShape,
   type Settings,
 } from "./client-options.ts";
-import { Http, type Method, methods } from "./http.ts";
+import { Http, type HttpMethod, methods } from "./http.ts";
 import { type ListPromise, listPromise } from "./paging.ts";
 import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
@@ -86,7 +86,7 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
    * ```
    */
   request<T>(
-    method: Method,
+    method: HttpMethod,
     path: string,
     options: CustomOptions & {
       /** Validates the parsed JSON. The call resolves to the schema's output. */
@@ -95,11 +95,15 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   ): ApiPromise<T>;
   /** Calls any endpoint below the base URL. Resolves to the parsed JSON, or `undefined` if the answer has no JSON. */
   request(
-    method: Method,
+    method: HttpMethod,
     path: string,
     options?: CustomOptions & { schema?: undefined },
   ): ApiPromise<unknown>;
-  request(method: Method, path: string, options?: CustomOptions & { schema?: StandardSchema | undefined }) {
+  request(
+    method: HttpMethod,
+    path: string,
+    options?: CustomOptions & { schema?: StandardSchema | undefined },
+  ) {
     const { body, schema, ...rest } = Object(options) as NonNullable<typeof options>;
     const read = schema === undefined ? rawJson : parseWith(schema);
     return callEndpoint(this.#http, method, rawPath(path), read, rest, {
@@ -127,7 +131,7 @@ const customSchema = () =>
   });
 
 function checkCustom(method: unknown, options: unknown): void {
-  const isMethod = methods.includes(method as Method);
+  const isMethod = methods.includes(method as HttpMethod);
   const wrongMethod = { path: ["method"], message: `must be one of ${methods.join(", ")}` };
   check(customSchema, options ?? {}, { before: isMethod ? [] : [wrongMethod] });
 }
@@ -202,7 +206,7 @@ function listingsResource<L extends Listing>(
     required: ["listingId", "status"],
     unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
   };
-  const readPage = (options: RequestOptions | undefined, query: Query) =>
+  const readPage = (options: RequestOptions | undefined, query: QueryInput) =>
     callEndpoint(http, "GET", path`/v2/listings`, readers.page(model), options, { query }).withResponse();
   return {
     list: (options) => listPromise((query) => readPage(options, query), options, settings),

@@ -13,21 +13,27 @@ import {
   retryAfterMs,
   shorten,
 } from "./client-errors.ts";
-import { checkRequestOptions, type Query, type RequestOptions, type Settings } from "./client-options.ts";
+import {
+  checkRequestOptions,
+  type QueryInput,
+  type RequestOptions,
+  type Settings,
+} from "./client-options.ts";
 import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
 import { type Token, TokenSource } from "./tokens.ts";
 import { isBelow, type Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
-export type Method = (typeof methods)[number];
+/** The HTTP methods that {@link StayhookClient.request} takes. */
+export type HttpMethod = (typeof methods)[number];
 
 /** One call to the platform. */
 export interface Call {
-  readonly method: Method;
+  readonly method: HttpMethod;
   readonly path: Path;
   /** The query parameters of the endpoint. They override the query in `options`. */
-  readonly query?: Query | undefined;
+  readonly query?: QueryInput | undefined;
   /** The body, which the client sends as JSON. */
   readonly body?: unknown;
   /** The parts of the body that no error may show, even if the platform's answer contains these parts. */
@@ -245,7 +251,7 @@ function bodyOf(call: Call): string | undefined {
 }
 
 /** Encodes a query for a URL. */
-export function searchOf(query: Query): string {
+export function searchOf(query: QueryInput): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
     for (const one of Array.isArray(value) ? value : [value])

@@ -3,7 +3,7 @@ import type { Page } from "./answer-body.ts";
 import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {
   type ListPage,
-  type Query,
+  type QueryInput,
   querySchema,
   type RequestOptions,
   type Settings,
@@ -19,7 +19,7 @@ const maxPages = 1_000;
  */
 export interface ListPromise<out T> extends ApiPromise<T[]>, AsyncIterable<T> {}
 
-type ReadPage<T> = (query: Query) => Promise<WithResponse<Page<T>>>;
+type ReadPage<T> = (query: QueryInput) => Promise<WithResponse<Page<T>>>;
 
 export function listPromise<T>(
   readPage: ReadPage<T>,
@@ -63,7 +63,7 @@ async function* readPages<T>(
   const asked = new Set<string>();
   let [invalid, cut] = [0, false];
   let failed: Page<T> | undefined;
-  for (let query: Query = {}; ; ) {
+  for (let query: QueryInput = {}; ; ) {
     const { data: page, response, body } = await readPage(query);
     // `push(...page.rows)` would overflow the stack for hundreds of thousands of rows.
     for (const row of page.rows) rows.push(row);
@@ -102,13 +102,13 @@ async function* readPages<T>(
 }
 
 interface Next {
-  readonly query?: Query | undefined;
+  readonly query?: QueryInput | undefined;
   readonly problem?: string;
   readonly cause?: unknown;
 }
 
 async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<Next> {
-  let query: Query | undefined;
+  let query: QueryInput | undefined;
   try {
     query = (await nextPage?.(page)) ?? undefined;
   } catch (cause) {
@@ -123,7 +123,7 @@ async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<
 }
 
 /** Returns the same text for queries with the same parameters, in any order. */
-function keyOf(query: Query): string {
+function keyOf(query: QueryInput): string {
   const search = new URLSearchParams(searchOf(query));
   search.sort();
   return search.toString();

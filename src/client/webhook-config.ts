@@ -8,7 +8,7 @@ import type { Model, Readers } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint, type Reader } from "./api-promise.ts";
 import { APIError, NotFoundError } from "./client-errors.ts";
 import type { RequestOptions } from "./client-options.ts";
-import type { Http, Method } from "./http.ts";
+import type { Http, HttpMethod } from "./http.ts";
 import { isObject } from "./json.ts";
 import { maskedUrl, parseUrl, path, problemWithEndpoint, withTopic } from "./urls.ts";
 
@@ -92,7 +92,7 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
   const configPath = path`/v2/webhooks/config`;
   const read = <T>(reader: Reader<T>, options: RequestOptions | undefined) =>
     callEndpoint(http, "GET", configPath, reader, options, { mayBeMissing: true });
-  const write = (method: Method, body: () => WireConfig, options: RequestOptions | undefined) =>
+  const write = (method: HttpMethod, body: () => WireConfig, options: RequestOptions | undefined) =>
     callEndpoint(http, method, configPath, shown, options, { body, secrets: secretsIn });
   /** Reads the configuration after a write. Gives the error if the platform does not have what was `asked`. */
   const readBack = (asked: Asked, options: RequestOptions | undefined) =>

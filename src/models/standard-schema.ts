@@ -24,6 +24,7 @@ export interface StandardSchema<Output = unknown> {
   };
 }
 
+/** The result of a schema: the output or the issues. */
 export type StandardResult<Output> =
   | {
       /** The output of the schema. */
@@ -36,6 +37,7 @@ export type StandardResult<Output> =
       readonly issues: readonly StandardIssue[];
     };
 
+/** One problem that a schema found. */
 export interface StandardIssue {
   /** The problem. */
   readonly message: string;

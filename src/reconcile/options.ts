@@ -32,31 +32,65 @@ export interface ReconcileReport {
   readonly incomplete?: Incomplete;
 }
 
-interface OfRecord {
+/** A booking was read, or a listing was found in the list. */
+export interface CheckedObservation {
+  readonly kind: "checked";
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
-}
-
-interface OfRead extends OfRecord {
   /** The status that was read. */
   readonly status: string;
 }
 
-interface OfChange extends OfRecord {
+/** The first pass recorded the snapshot of a listing, without a callback. */
+export interface LearnedObservation {
+  readonly kind: "learned";
+  /** `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
+  /** The status that was read. */
+  readonly status: string;
+}
+
+/** The record has changed since its last handled event. The store now has an event for the change. */
+export interface ChangedObservation {
+  readonly kind: "changed";
+  /** `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
   /** The id of the event that the reconciler added. */
   readonly eventId: string;
   /** The status that was read. It is `undefined` if `watch` could not read the booking. */
   readonly status: string | undefined;
+  /** The status in the snapshot. It is `undefined` if the store has no snapshot. */
+  readonly previousStatus: string | undefined;
   /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges<string>;
 }
 
-interface OfSnapshot<S> {
-  /** The status in the snapshot. It is `undefined` if the store has no snapshot. */
-  readonly previousStatus: S;
+/** A read failed, or `track` threw. */
+export interface ReadFailedObservation {
+  readonly kind: "failed";
+  /** `booking:<code>` or `listing:<id>`. For the list of listings, `ref` is `listings`. */
+  readonly ref: string;
+  /** The error that was thrown. */
+  readonly error: unknown;
 }
 
-interface OfFailure {
+/** A known listing is no longer in the list. No event is added, because the listing has no status. */
+export interface VanishedObservation {
+  readonly kind: "vanished";
+  /** `listing:<id>`. */
+  readonly ref: string;
+  /** The status in the snapshot. */
+  readonly previousStatus: string;
+}
+
+/** A pass has ended. */
+export interface PassObservation extends ReconcileReport {
+  readonly kind: "pass";
+}
+
+/** A scheduled pass failed because the store failed. The reconciler tries again. */
+export interface PassFailedObservation {
+  readonly kind: "error";
   /** The error that was thrown. */
   readonly error: unknown;
 }
@@ -64,37 +98,13 @@ interface OfFailure {
 /** The argument of {@link ReconcilerOptions.observe}. `kind` narrows its type. */
 export type ReconcileObservation =
   | ReconcilerAlarm
-  | (OfRead & {
-      /** A booking was read, or a listing was found in the list. */
-      readonly kind: "checked";
-    })
-  | (OfChange &
-      OfSnapshot<string | undefined> & {
-        /** The record has changed since its last handled event. The store now has an event for the change. */
-        readonly kind: "changed";
-      })
-  | (OfRead & {
-      /** The first pass recorded the snapshot of a listing, without a callback. */
-      readonly kind: "learned";
-    })
-  | (OfRecord &
-      OfFailure & {
-        /** A read failed, or `track` threw. For the list of listings, `ref` is `listings`. */
-        readonly kind: "failed";
-      })
-  | (OfRecord &
-      OfSnapshot<string> & {
-        /** A known listing is no longer in the list. No event is added, because the listing has no status. */
-        readonly kind: "vanished";
-      })
-  | (ReconcileReport & {
-      /** A pass has ended. */
-      readonly kind: "pass";
-    })
-  | (OfFailure & {
-      /** A scheduled pass failed because the store failed. The reconciler tries again. */
-      readonly kind: "error";
-    });
+  | CheckedObservation
+  | ChangedObservation
+  | LearnedObservation
+  | ReadFailedObservation
+  | VanishedObservation
+  | PassObservation
+  | PassFailedObservation;
 
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {

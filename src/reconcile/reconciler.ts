@@ -10,8 +10,20 @@ import { type Made, Schedule } from "./schedule.ts";
 import { Lock } from "./state.ts";
 import { Watch } from "./watch.ts";
 
-export type { ReconcilerAlarm } from "../webhooks/observability.ts";
-export type { Incomplete, ReconcileObservation, ReconcileReport, ReconcilerOptions } from "./options.ts";
+export type { DriftObservation, MissedObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
+export type {
+  ChangedObservation,
+  CheckedObservation,
+  Incomplete,
+  LearnedObservation,
+  PassFailedObservation,
+  PassObservation,
+  ReadFailedObservation,
+  ReconcileObservation,
+  ReconcileReport,
+  ReconcilerOptions,
+  VanishedObservation,
+} from "./options.ts";
 
 /** Finds changes that no notification reported. Made by {@link createReconciler}. The functions need no `this`. */
 export interface Reconciler {

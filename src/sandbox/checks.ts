@@ -5,12 +5,12 @@ import { MAX_TIMER } from "../async.ts";
 import { check as checkOptions, durationFrom } from "../options.ts";
 
 /** ms, or a text such as `"30s"`. */
-export type Wait = number | string;
+export type SandboxWait = number | string;
 
 export type Range = readonly [min: number, max: number];
 
 /** @param wait - a wait that {@link check} has returned, in ms */
-export function toRange(wait: Wait | readonly [min: Wait, max: Wait] = 0): Range {
+export function toRange(wait: SandboxWait | readonly [min: SandboxWait, max: SandboxWait] = 0): Range {
   const [min, max = min] = typeof wait === "object" ? wait : [wait];
   return [Number(min), Number(max)];
 }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { optionsObject } from "../options.ts";
-import { check, msOrRange, share, toRange, type Wait } from "./checks.ts";
+import { check, msOrRange, type SandboxWait, share, toRange } from "./checks.ts";
 import { routeMatcher, routeNames } from "./platform.ts";
 import { createRandom } from "./random.ts";
 import { copy } from "./sandbox-records.ts";
@@ -23,7 +23,7 @@ export interface SandboxFault {
   /**
    * The wait before the answer: ms, or a text such as `"3s"`. If you give a range, each request has its own random wait.
    */
-  readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
+  readonly delay?: SandboxWait | readonly [min: SandboxWait, max: SandboxWait] | undefined;
   /** Breaks the connection in the middle of the answer's body. Without `status`, the request still takes effect. */
   readonly cutOff?: boolean | undefined;
 }

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { Log, type Logger } from "../logger.ts";
 import { callable, logger, optionsObject } from "../options.ts";
-import { check, msOrRange, type Range, share, toRange, type Wait, wait } from "./checks.ts";
+import { check, msOrRange, type Range, type SandboxWait, share, toRange, wait } from "./checks.ts";
 import { faultsSchema, type SandboxFault } from "./faults.ts";
 import type { SandboxObservation } from "./observations.ts";
 import { randomSeed } from "./random.ts";
@@ -36,18 +36,18 @@ export interface SandboxDeliveryOptions {
    * The wait before each duplicate, in addition to `delay`. If you give a range, each duplicate has its own
    * random wait. `sandbox.advance` skips the wait. Default 0.
    */
-  readonly duplicateAfter?: Wait | readonly [min: Wait, max: Wait] | undefined;
+  readonly duplicateAfter?: SandboxWait | readonly [min: SandboxWait, max: SandboxWait] | undefined;
   /**
    * The share of deliveries that the sandbox loses, from 0 to 1. The sandbox does not retry a lost delivery. Each
    * duplicate counts as a separate delivery. Default 0.
    */
   readonly drop?: number | undefined;
   /** Collects deliveries for this time, then sends them in random order. `true` means 100 ms. Default `false`. */
-  readonly shuffle?: boolean | Wait | undefined;
+  readonly shuffle?: boolean | SandboxWait | undefined;
   /** The wait before each delivery. If you give a range, each delivery has its own random wait. Default 0. */
-  readonly delay?: Wait | readonly [min: Wait, max: Wait] | undefined;
+  readonly delay?: SandboxWait | readonly [min: SandboxWait, max: SandboxWait] | undefined;
   /** The longest wait for the endpoint's answer. A later answer counts as a failure. Default `"30s"`. */
-  readonly timeout?: Wait | undefined;
+  readonly timeout?: SandboxWait | undefined;
   /**
    * Retries a delivery if the answer is not 200, or if no answer comes. Default: no retries, because the platform
    * does not document when it retries.
@@ -55,7 +55,7 @@ export interface SandboxDeliveryOptions {
   readonly retry?:
     | {
         /** The wait before each retry. `["1s", "5s"]` makes two retries. */
-        readonly schedule: readonly Wait[];
+        readonly schedule: readonly SandboxWait[];
       }
     | undefined;
 }

@@ -1,3 +1,4 @@
+export type { SandboxWait } from "../sandbox/checks.ts";
 export { createSandbox } from "../sandbox/create-sandbox.ts";
 export type { SandboxDeliveryControl, SandboxReceiver } from "../sandbox/deliveries.ts";
 export type { SandboxFault, SandboxFaults } from "../sandbox/faults.ts";
@@ -8,8 +9,16 @@ export type { Sandbox } from "../sandbox/sandbox.ts";
 export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/sandbox-bookings.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/sandbox-listings.ts";
 export {
+  type BookingEventType,
   createTestEvent,
+  type ListingEventType,
+  type TestBookingFields,
   type TestEvent,
   type TestEventExtras,
+  type TestEventFields,
   type TestEventType,
+  type TestListingFields,
+  type TestRecordFields,
+  type TestTimerFields,
+  type TimerEventType,
 } from "./test-event.ts";

@@ -8,14 +8,7 @@ import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { Snapshot } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type {
-  BookingTimerEvent,
-  FieldChanges,
-  ListingTimerEvent,
-  PreviousRecord,
-  WebhookEventMap,
-  Writing,
-} from "../webhooks/events.ts";
+import type { FieldChanges, PreviousRecord, WebhookEvent } from "../webhooks/events.ts";
 import { decisionDeadline } from "../webhooks/processing/event-times.ts";
 import { knownStayOf } from "../webhooks/processing/known-stay.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
@@ -30,7 +23,7 @@ import {
 } from "../webhooks/timers.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
-export type TestEventType = keyof WebhookEventMap;
+export type TestEventType = Exclude<WebhookEvent["type"], TimerEventType<"booking" | "listing">>;
 
 /** The members that test events have, but real events do not have. */
 export interface TestEventExtras {
@@ -47,14 +40,9 @@ export type TestEvent<
   B extends Booking,
   L extends Listing,
   Tx,
-> = TestEventExtras &
-  (T extends TimerEventType<"booking">
-    ? BookingTimerEvent<B> & Writing<Tx>
-    : T extends TimerEventType<"listing">
-      ? ListingTimerEvent<L> & Writing<Tx>
-      : T extends TestEventType
-        ? WebhookEventMap<B, L, Tx>[T]
-        : never);
+> = TestEventExtras & OfType<WebhookEvent<B, L, Tx>, T>;
+
+type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
 
 /** The types of the events of timers. */
 export type TimerEventType<K extends "booking" | "listing"> = `${K}.timer.${string}`;
@@ -65,7 +53,7 @@ export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
 export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
 
 /** The fields that every test event takes. */
-export interface CommonFields<Tx> {
+export interface TestEventFields<Tx> {
   /** Default: a random UUID. */
   readonly eventId?: string | undefined;
   /** Default: now. */
@@ -92,7 +80,7 @@ export interface CommonFields<Tx> {
 }
 
 /** The fields that an event about a booking takes. */
-export type BookingFields<T extends string, B> = FieldsOf<T> & {
+export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
   /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
   readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
 } & (T extends "booking.Request"
@@ -103,17 +91,17 @@ export type BookingFields<T extends string, B> = FieldsOf<T> & {
     : unknown);
 
 /** The fields that an event about a listing takes. */
-export type ListingFields<T extends string, L> = FieldsOf<T> & {
+export type TestListingFields<T extends string, L> = FieldsOf<T> & {
   /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
   readonly listing?: (L & GivenRecord<Listing, StatusOf<T>> & Misspelt<L, Listing>) | undefined;
 };
 
 type FieldsOf<T extends string> = T extends `${string}.timer.${string}`
-  ? TimerFields
-  : RecordFields<StatusOf<T>>;
+  ? TestTimerFields
+  : TestRecordFields<StatusOf<T>>;
 
 /** The fields that the event of a timer takes. */
-export interface TimerFields {
+export interface TestTimerFields {
   /** The time that was set. Default: `timestamp`. */
   readonly timer?:
     | {
@@ -129,7 +117,8 @@ export interface TimerFields {
   readonly previous?: PreviousRecord<string> | undefined;
 }
 
-interface RecordFields<S extends string> {
+/** The fields that an event about a booking or listing takes, timers aside. */
+export interface TestRecordFields<S extends string> {
   /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
   readonly timers?: Map<string, Date> | undefined;
   /**
@@ -221,7 +210,7 @@ export function createTestEvent<
   B extends Booking = never,
   L extends Listing = never,
   Tx = never,
->(type: T, fields?: CommonFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
+>(type: T, fields?: TestEventFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
 export function createTestEvent<
   const T extends ListingEventType | TimerEventType<"listing">,
   L extends object = object,
@@ -229,7 +218,7 @@ export function createTestEvent<
   Tx = never,
 >(
   type: T,
-  fields?: CommonFields<Tx> & ListingFields<T, L>,
+  fields?: TestEventFields<Tx> & TestListingFields<T, L>,
 ): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>>;
 export function createTestEvent<
   const T extends BookingEventType | TimerEventType<"booking">,
@@ -238,7 +227,7 @@ export function createTestEvent<
   Tx = never,
 >(
   type: T,
-  fields?: CommonFields<Tx> & BookingFields<T, B>,
+  fields?: TestEventFields<Tx> & TestBookingFields<T, B>,
 ): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
   const timerName = TimerRules.nameIn(type);

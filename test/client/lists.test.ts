@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it, vi } from "vitest";
 import * as z from "zod";
-import type { ListPage, Query } from "../../src/client/client-options.ts";
+import type { ListPage, QueryInput } from "../../src/client/client-options.ts";
 import { listFactsOf } from "../../src/client/paging.ts";
 import { Listing } from "../../src/models/records.ts";
 import { layers, wrap } from "./answer-forms.ts";
@@ -237,7 +237,7 @@ describe("nextPage", () => {
   };
   const listed = (
     server: Platform,
-    nextPage: (page: ListPage) => Query | undefined | Promise<Query | undefined>,
+    nextPage: (page: ListPage) => QueryInput | undefined | Promise<QueryInput | undefined>,
   ) => clientOf(server, { nextPage }).listings.list();
 
   it("gets each page, and gives the query of the next one", async () => {
@@ -267,7 +267,7 @@ describe("nextPage", () => {
     expect(await list({ status: 403 }).catch((error) => error.status)).toBe(403);
   });
 
-  it.each<[Query, Query[]]>([
+  it.each<[QueryInput, QueryInput[]]>([
     [{}, [{}]],
     [{}, [{ page: 2 }, { page: "2" }]],
     [

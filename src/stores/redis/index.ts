@@ -3,6 +3,9 @@ import { Log, type Logger } from "../../logger.ts";
 import { check, logger, oneOf, option, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { Connection, type RedisClient } from "./redis-connection.ts";
+
+export type { RedisClient } from "./redis-connection.ts";
+
 import { RedisStore } from "./redis-store.ts";
 
 /** Options of {@link redisStore}. Either `url` or `client` is required. */
