@@ -12,6 +12,7 @@ export const standing = [
   "docs/production.md",
   "docs/security.md",
   "docs/types.md",
+  "docs/upgrading.md",
 ];
 
 /** Documents whose blocks use names that the text around them introduces. */

@@ -129,6 +129,13 @@ const checks: Record<string, (running: Running) => unknown> = {
     await on.booking?.(createTestEvent("booking.Cancelled", { booking }));
     expect(said()).toEqual(["free 7 HX3K9", "block 8 HX3K9 2026-07-01 2026-07-04"]);
   },
+  "upgrade-stay-change": async ({ exports }) => {
+    const { on } = exports as { on: WebhookCallbacks };
+    const previous = { status: "Confirmed", listingId: 7, checkIn: "2026-07-01", checkOut: "2026-07-03" };
+    const booking = { checkIn: "2026-07-02", checkOut: "2026-07-04", listingId: 8 };
+    await on.booking?.(createTestEvent("booking.Confirmed", { booking, previous }));
+    expect(said()).toEqual(["release 7 2026-07-01", "block 8 2026-07-02"]);
+  },
   "event-of": async ({ exports }) => {
     const { webhooks } = exports as { webhooks: WebhookHandler };
     const db = new DatabaseSync("codes.db");
