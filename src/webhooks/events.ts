@@ -141,16 +141,6 @@ interface WithoutRecord extends WithoutTimer {
 /** The type of `status`: `string` if `S` is `unknown`, otherwise the literal `S`. */
 type StatusOf<S extends string> = S extends "unknown" ? string : S;
 
-/** The fields of every event about a booking or listing that has the status `S`. */
-export interface StatusEventBase<K extends "booking" | "listing", S extends string, F extends string = never>
-  extends RecordEventBase<F>,
-    WithoutTimer {
-  /** The type of the event. `switch (event.type)` narrows the event. */
-  readonly type: `${K}.${S}`;
-  /** The status of the record when it was fetched. */
-  readonly status: StatusOf<S>;
-}
-
 /**
  * An event about a booking that has the status `S`.
  *
@@ -160,7 +150,12 @@ export interface BookingStatusEvent<
   S extends BookingStatus | "unknown",
   B extends Booking = Booking,
   F extends string = never,
-> extends StatusEventBase<"booking", S, F> {
+> extends RecordEventBase<F>,
+    WithoutTimer {
+  /** The type of the event. `switch (event.type)` narrows the event. */
+  readonly type: `booking.${S}`;
+  /** The status of the booking when it was fetched. */
+  readonly status: StatusOf<S>;
   /**
    * The booking, fetched after the event was recorded. To read further fields of the platform, pass a model in the
    * client option `models.booking`, or cast: `booking as Booking & Record<string, unknown>`.
@@ -193,8 +188,16 @@ export interface ListingStatusEvent<
   S extends ListingStatus | "unknown",
   L extends Listing = Listing,
   F extends string = never,
-> extends StatusEventBase<"listing", S, F> {
-  /** The listing, fetched after the event was recorded. Its further fields are read as those of a booking. */
+> extends RecordEventBase<F>,
+    WithoutTimer {
+  /** The type of the event. `switch (event.type)` narrows the event. */
+  readonly type: `listing.${S}`;
+  /** The status of the listing when it was fetched. */
+  readonly status: StatusOf<S>;
+  /**
+   * The listing, fetched after the event was recorded. To read further fields of the platform, pass a model in the
+   * client option `models.listing`, or cast: `listing as Listing & Record<string, unknown>`.
+   */
   readonly listing: L & {
     /** The status that `event.type` names. In a `listing.unknown` event, any status that this package does not know. */
     readonly status: StatusOf<S>;
@@ -204,37 +207,43 @@ export interface ListingStatusEvent<
 }
 
 /**
- * The fields of every event of a timer, whose time has come. `timestamp` is the time that was set, and `receivedAt` is
- * when it was set.
+ * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
+ * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
-export interface TimerEventBase<K extends "booking" | "listing", F extends string = never>
+export interface BookingTimerEvent<B extends Booking = Booking, F extends string = never>
   extends RecordEventBase<F> {
   /** The type of the event, such as `booking.timer.door-code`. */
-  readonly type: `${K}.timer.${string}`;
+  readonly type: `booking.timer.${string}`;
   /** The name and the time of the timer. */
   readonly timer: FiredTimer;
-  /** The status of the record when it was fetched. */
+  /** The status of the booking when it was fetched. */
   readonly status: string;
-  /** Always `false`: a change of the record has an event of its own, which comes before the timer. */
-  readonly changed: false;
-}
-
-/** The time of a booking's timer has come: the callback `booking.timer.<name>` runs. */
-export interface BookingTimerEvent<B extends Booking = Booking, F extends string = never>
-  extends TimerEventBase<"booking", F> {
   /** The booking, fetched when the timer fired. */
   readonly booking: B;
   /** An event about a booking has no listing. */
   readonly listing?: undefined;
+  /** Always `false`: a change of the booking has an event of its own, which comes before the timer. */
+  readonly changed: false;
 }
 
-/** The time of a listing's timer has come: the callback `listing.timer.<name>` runs. */
+/**
+ * The time of a timer has come: the callback `listing.timer.<name>` runs. The listing was fetched for this event.
+ * `timestamp` is the time that was set, and `receivedAt` is when it was set.
+ */
 export interface ListingTimerEvent<L extends Listing = Listing, F extends string = never>
-  extends TimerEventBase<"listing", F> {
+  extends RecordEventBase<F> {
+  /** The type of the event, such as `listing.timer.photos`. */
+  readonly type: `listing.timer.${string}`;
+  /** The name and the time of the timer. */
+  readonly timer: FiredTimer;
+  /** The status of the listing when it was fetched. */
+  readonly status: string;
   /** The listing, fetched when the timer fired. */
   readonly listing: L;
   /** An event about a listing has no booking. */
   readonly booking?: undefined;
+  /** Always `false`: a change of the listing has an event of its own, which comes before the timer. */
+  readonly changed: false;
 }
 
 /** An event of the `messages` topic. The handler fetches no record for it. */
