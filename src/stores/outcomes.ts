@@ -263,6 +263,7 @@ function historyWith(history: readonly AttemptEntry[], entry: AttemptEntry): rea
 
 /** Keeps the last of the additions with the same id, because a statement cannot write a row twice. */
 function lastOfEach(additions: readonly Addition[]): readonly Addition[] {
+  if (additions.length < 2) return additions;
   return [...new Map(additions.map((addition) => [addition.event.eventId, addition])).values()];
 }
 

@@ -11,7 +11,8 @@ export interface EventRow {
   readonly arrival: number;
   readonly record: RecordRow;
   receivedAt: number;
-  state: EventState;
+  /** Read-only, because `MemoryTables` counts the events of each state: its `update` changes a row. */
+  readonly state: EventState;
   /** When the event can next be claimed. During an attempt: the end of its lease. `undefined` if done or parked. */
   dueAt: number | undefined;
   attempts: number;
@@ -130,8 +131,8 @@ export function isMatch(row: EventRow, filter: RowFilter): boolean {
   );
 }
 
-export function toClaim({ record, ...row }: EventRow, lease: string): ClaimedEvent {
-  const { claimedAt, firstOutageAt } = row;
+export function toClaim(row: EventRow, lease: string): ClaimedEvent {
+  const { record, claimedAt, firstOutageAt } = row;
   return {
     ...row.event,
     receivedAt: row.receivedAt,

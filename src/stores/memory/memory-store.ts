@@ -90,7 +90,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       return isReplaced || replace === "ended" ? "busy" : "duplicate";
     if (!isReplaced) return "duplicate";
     if (row.state === "processing") this.#tables.expire(row.record, now);
-    Object.assign(row, beginAnew(stateOfNew(addition), now + dueIn), {
+    this.#tables.update(row, {
+      ...beginAnew(stateOfNew(addition), now + dueIn),
       event,
       receivedAt: now,
       replayed: false,
@@ -126,12 +127,14 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const token = String(this.#leases);
     const end = now + leaseDuration;
     record.lease = { row, end, duration: leaseDuration };
-    row.state = "processing";
-    row.dueAt = end;
-    row.attempts += 1;
-    row.claimedAt = now;
-    row.worker = worker;
-    row.lease = token;
+    this.#tables.update(row, {
+      state: "processing",
+      dueAt: end,
+      attempts: row.attempts + 1,
+      claimedAt: now,
+      worker,
+      lease: token,
+    });
     this.#tables.refresh(record);
     return { claim: toClaim(row, token), row: { history: row.history, worker } };
   }
@@ -183,7 +186,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
     const { event, dueIn, type, dropsText, ...values } = settlement.change;
-    Object.assign(row, values, { dueAt: dueIn === null ? undefined : now + dueIn, endedAt: now });
+    const dueAt = dueIn === null ? undefined : now + dueIn;
+    this.#tables.update(row, { ...values, dueAt, endedAt: now });
     if (type !== undefined) row.type = type;
     if (event !== undefined) {
       Object.assign(row, { event, receivedAt: now });
@@ -271,21 +275,19 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #replay(row: EventRow, now: number): void {
     this.#tables.notDone(row);
     if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
-    else Object.assign(row, beginAnew("pending", now), { replayed: true });
+    else this.#tables.update(row, { ...beginAnew("pending", now), replayed: true });
     this.#tables.becomeDue(row);
   }
 
   #discard(row: EventRow, now: number): void {
-    Object.assign(row, { state: "done", reason: "discarded", dueAt: undefined, endedAt: now });
+    this.#tables.update(row, { state: "done", reason: "discarded", dueAt: undefined, endedAt: now });
     if (row.event.ref === null) dropText(row);
     this.#tables.becameDone(row);
     this.#tables.refresh(row.record);
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const counts = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-    for (const { state } of this.#tables.events.values()) counts[state] += 1;
-    return counts;
+    return { ...this.#tables.counts };
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {

@@ -2,6 +2,7 @@
 
 import { clockOffset } from "../../clock.ts";
 import type { RowFilter } from "../checked-filter.ts";
+import type { EventState } from "../event-states.ts";
 import type { ClaimedEvent, ClaimOptions } from "../event-store.ts";
 import { lostHistory } from "../outcomes.ts";
 import { DueHeap } from "./due-heap.ts";
@@ -17,6 +18,15 @@ export class MemoryTables {
   readonly records = new Map<string, RecordRow>();
   /** The records with a lease or a due time. */
   readonly due = new DueHeap<RecordRow>();
+  /** How many events are in each state. {@link insert}, {@link update} and {@link forget} keep it. */
+  readonly counts: Record<EventState, number> = {
+    scheduled: 0,
+    pending: 0,
+    processing: 0,
+    retrying: 0,
+    done: 0,
+    parked: 0,
+  };
   /** The done events, in the order in which they became done. Timers are in a set of their own. */
   readonly done = new Set<EventRow>();
   /** The timers that have fired. They do not count toward {@link MOST_DONE}, because their record's snapshot keeps them. */
@@ -28,10 +38,17 @@ export class MemoryTables {
 
   insert(row: EventRow): void {
     this.events.set(row.event.eventId, row);
+    this.counts[row.state] += 1;
     row.record.events.add(row);
     this.noteReceived(row);
     if (row.state === "done") this.becameDone(row);
     this.becomeDue(row);
+  }
+
+  update(row: EventRow, values: Partial<EventRow>): void {
+    this.counts[row.state] -= 1;
+    Object.assign(row, values);
+    this.counts[row.state] += 1;
   }
 
   noteReceived({ event, receivedAt }: EventRow): void {
@@ -93,6 +110,7 @@ export class MemoryTables {
 
   forget(row: EventRow): void {
     this.events.delete(row.event.eventId);
+    this.counts[row.state] -= 1;
     this.notDone(row);
     row.record.events.delete(row);
   }
@@ -143,9 +161,8 @@ export class MemoryTables {
     const { lease } = record;
     if (lease === undefined || lease.end > now) return;
     const { row, end } = lease;
-    row.state = "retrying";
-    row.history = lostHistory(row, row.claimedAt, end);
-    row.lease = undefined;
+    const history = lostHistory(row, row.claimedAt, end);
+    this.update(row, { state: "retrying", history, lease: undefined });
     record.lease = undefined;
     this.refresh(record);
   }
@@ -186,6 +203,7 @@ export class MemoryTables {
 
   /** Makes no list: the backlog limit asks twice a second, while notifications wait for their answer. */
   scheduledDue(now: number): number {
+    if (this.counts.scheduled === 0) return 0;
     let count = 0;
     for (const { state, dueAt } of this.events.values())
       if (state === "scheduled" && dueAt! <= now) count += 1;
