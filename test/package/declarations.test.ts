@@ -90,15 +90,7 @@ describe.each(Object.entries(compilers))("with %s", (_, compiler) => {
  * them. All other types of a signature have an exported name.
  */
 const resolved = new Set([
-  ...[
-    "EventBase",
-    "RecordEventBase",
-    "StatusEventBase",
-    "TimerEventBase",
-    "AttemptObservation",
-    "AttemptEndObservation",
-    "Pause",
-  ],
+  ...["EventBase", "RecordEventBase", "AttemptObservation", "AttemptEndObservation", "Pause"],
   ...["WithoutTimer", "WithoutRecord", "StatusOf", "WebhookEventMap", "Writing", "IsAny", "Synchronous"],
   ...["DefaultChanges", "DefaultPrevious", "DefaultField", "EventSource", "EventCarrier", "EventsOf"],
   ...["EventsOfClient", "TrackSource", "TrackedBy", "OfType", "OfKind", "AnyStore", "Tracked", "MaybeConfig"],
