@@ -23,7 +23,7 @@ export interface Section {
   readonly name: string;
   readonly title: string;
   readonly text: string;
-  /** What the goals mean. A run prints goals, and writes only figures: CONTRIBUTING.md lists the goals. */
+  /** What the goals mean. A run prints goals, and writes only figures, because a goal is for one machine. */
   readonly goals?: string;
   readonly columns: readonly string[];
   readonly rows: readonly Row[];
