@@ -110,12 +110,13 @@ test("README has at most 1,600 words", () => {
   expect(readFileSync(join(root, "README.md"), "utf8").split(/\s+/).length).toBeLessThanOrEqual(1600);
 });
 
-test("each export of stayhook stands in a page", () => {
+// Types are exported so that declarations can name them. The editor shows them where a value needs them.
+test("each value that stayhook exports stands in a page", () => {
   const index = readFileSync(join(root, "src/index.ts"), "utf8");
-  const names = [...index.matchAll(/export (?:type )?\{([^}]*)\}/g)].flatMap(([, list = ""]) =>
-    list.split(",").flatMap((each) => each.trim().replace(/^type /, "") || []),
+  const names = [...index.matchAll(/export \{([^}]*)\}/g)].flatMap(([, list = ""]) =>
+    list.split(",").flatMap((each) => (each.trim().startsWith("type ") ? [] : each.trim() || [])),
   );
-  expect(names.length).toBeGreaterThan(50);
+  expect(names.length).toBeGreaterThan(30);
   const pages = readdirSync(join(root, "docs"), { recursive: true, encoding: "utf8" })
     .filter((path) => path.endsWith(".md") && !path.startsWith("reference"))
     .map((path) => readFileSync(join(root, "docs", path), "utf8"));
