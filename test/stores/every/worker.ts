@@ -1,6 +1,6 @@
 /**
  * A process that receives notifications, and handles all due events. Its callbacks write to tables of the user. At a
- * point it dies, or says so and waits, so that a test can freeze it. It ends when no work is left.
+ * point it dies, or says so and freezes until the test lets it continue. It ends when no work is left.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { StayhookClient } from "../../../src/client/client.ts";
@@ -15,9 +15,9 @@ export interface WorkerOptions {
   readonly place: WorkerPlace;
   /** The ids of the notifications that the process receives. It sends the test each id that it has answered with 200. */
   readonly receives?: readonly string[];
-  /** The point at which the process dies or waits, when it gets there for the second time. */
+  /** The point at which the process dies or freezes, when it gets there for the second time. */
   readonly standAt?: Point | undefined;
-  /** Whether the process kills itself at `standAt`. Otherwise it says so and waits. */
+  /** Whether the process kills itself at `standAt`. Otherwise it says so and freezes. */
   readonly dies?: boolean;
   /** How far the worker's clock is ahead of the machine's clock, in ms. */
   readonly ahead: number;
@@ -37,9 +37,9 @@ function point(name: Point): void | Promise<void> {
   passed += 1;
   if (passed !== 2) return;
   if (dies) process.kill(process.pid, "SIGKILL");
-  // A process that went on before the test has frozen it could freeze in a transaction that locks all of SQLite.
   const continued = new Promise<void>((resolve) => process.once("message", () => resolve()));
-  process.send?.(name);
+  // The process freezes itself, because a signal of the test could meet it in a transaction that locks all of SQLite.
+  process.send?.(name, () => process.kill(process.pid, "SIGSTOP"));
   return continued;
 }
 
