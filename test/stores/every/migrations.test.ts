@@ -163,9 +163,9 @@ describeEvery(
       });
     }
 
-    test.skipIf(kind.name === "SQLite")(
-      "an upgrade waits for a locked table for some seconds only, and the next call completes it",
-      async () => {
+    // SQLite locks the file instead, and waits for it as in every transaction.
+    if (kind.name !== "SQLite")
+      test("an upgrade waits for a locked table for some seconds only, and the next call completes it", async () => {
         const place = await kind.create();
         const older = opened(place);
         await older.add(eventOf());
@@ -179,8 +179,7 @@ describeEvery(
         expect(performance.now() - began).toBeLessThan(30_000);
         await release();
         expect((await startLater(place).ended).said).toMatchObject({ schema: UPGRADED });
-      },
-    );
+      });
 
     test("both versions handle new events at once while the tables are upgraded", async () => {
       const place = await kind.create();
