@@ -1,6 +1,7 @@
 // Chooses which events come first while reads are limited.
 
 import type { EventStore, StoredEvent } from "../stores/event-store.ts";
+import { recordOf } from "./attempt.ts";
 import { type Kind, kindOf } from "./work.ts";
 
 // A claim takes what is due longest. It cannot choose by kind or by snapshot, so this file chooses events from lists, and
@@ -16,12 +17,17 @@ const REMEMBERED = 10_000;
 /** Chooses waiting events. */
 export class EventPicker<Tx> {
   readonly #store: EventStore<Tx>;
-  /** The events that were not chosen yet, best first. */
-  #genuine: string[] = [];
-  #listedAt = Number.NEGATIVE_INFINITY;
+  /** The events of each record that has a snapshot. */
+  readonly #known = new Map<string, Set<string>>();
+  /** The newest events of other records that were not chosen yet, best first. */
+  #newest: string[] = [];
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** The records that had no snapshot when this scan of the older events met them. */
   readonly #unknown = new Set<string>();
   /** Where the scan of older events goes on. */
-  #after: string | undefined;
+  #next: { readonly state: "pending" | "retrying"; readonly after?: string | undefined } = {
+    state: "pending",
+  };
 
   constructor(store: EventStore<Tx>) {
     this.#store = store;
@@ -30,17 +36,16 @@ export class EventPicker<Tx> {
   /** Returns due events of other kinds than these, and of no record. Each call looks at the newest and at some older ones. */
   async except(kinds: readonly Kind[], limit: number): Promise<string[]> {
     const now = Date.now();
-    const older = await this.#store.list({ state: "pending", limit: PAGE, after: this.#after });
-    this.#after = older.length < PAGE ? undefined : older.at(-1)?.eventId;
     const lists = [
       await this.#store.list({ state: "pending", limit: PAGE }),
       await this.#store.list({ state: "retrying", limit: PAGE }),
       await this.#store.list({ state: "scheduled", limit: PAGE }),
-      older,
+      await this.#older(),
     ];
     const goesOn = ({ ref, dueAt }: StoredEvent): boolean =>
       (ref === null || !kinds.includes(kindOf(ref))) && dueAt !== null && dueAt.getTime() <= now;
-    return firstOfEach(lists.flat().filter(goesOn)).slice(0, limit);
+    const ids = firstOfEach(lists.flat().filter(goesOn)).values();
+    return [...ids].slice(0, limit);
   }
 
   /**
@@ -49,42 +54,71 @@ export class EventPicker<Tx> {
    */
   async genuine(limit: number): Promise<string[]> {
     const now = performance.now();
-    if (now - this.#listedAt >= FRESH) {
-      this.#listedAt = now;
-      this.#genuine = await this.#list();
+    if (now - this.#lookedAt >= FRESH) {
+      this.#lookedAt = now;
+      await this.#look();
     }
-    return this.#genuine.splice(0, limit);
+    const known = [...this.#known.keys()].slice(0, limit).map((record) => this.#nextOf(record));
+    return [...known, ...this.#newest.splice(0, limit - known.length)];
   }
 
-  async #list(): Promise<string[]> {
-    const pending = await this.#store.list({ state: "pending", limit: PAGE });
-    const retrying = await this.#store.list({ state: "retrying", limit: PAGE });
+  /** Takes one event of a known record, whose turn comes again after all other records. */
+  #nextOf(record: string): string {
+    const events = this.#known.get(record)!;
+    const [eventId] = events;
+    events.delete(eventId!);
+    this.#known.delete(record);
+    if (events.size > 0) this.#known.set(record, events);
+    return eventId!;
+  }
+
+  /** Looks at the newest events, and at a page of older ones. */
+  async #look(): Promise<void> {
+    const newest = [
+      ...(await this.#store.list({ state: "pending", limit: PAGE })),
+      ...(await this.#store.list({ state: "retrying", limit: PAGE })),
+    ];
+    const older = this.#known.size < PAGE ? await this.#older() : [];
     const now = Date.now();
     // The platform has said nothing about these records yet: a rate limit or an outage came first.
-    const unanswered = retrying.filter(
-      ({ dueAt, reason }) => reason === "unavailable" && Number(dueAt) <= now,
-    );
-    const events = [...pending, ...unanswered];
-    const isKnown = await Promise.all(events.map((event) => this.#hasSnapshot(event)));
-    return firstOfEach([...events.filter((_, n) => isKnown[n]), ...events.filter((_, n) => !isKnown[n])]);
+    const isUnanswered = ({ state, reason, dueAt }: StoredEvent): boolean =>
+      state === "pending" || (reason === "unavailable" && Number(dueAt) <= now);
+    const others = firstOfEach(newest.filter(isUnanswered));
+    const groups = [...Map.groupBy([...newest, ...older].filter(isUnanswered), recordOf)];
+    const isKnown = await Promise.all(groups.map(([record]) => this.#hasSnapshot(record)));
+    for (const [record, events] of groups.filter((_, n) => isKnown[n])) {
+      const ids = events.map(({ eventId }) => eventId);
+      this.#known.set(record, new Set([...(this.#known.get(record) ?? []), ...ids]));
+      others.delete(record);
+    }
+    this.#newest = [...others.values()];
   }
 
-  async #hasSnapshot({ ref }: StoredEvent): Promise<boolean> {
-    if (ref === null || this.#unknown.has(ref)) return false;
-    if ((await this.#store.snapshotOf(ref)) !== undefined) return true;
+  /** Returns the next page of the scan, which goes through all waiting events again and again. */
+  async #older(): Promise<readonly StoredEvent[]> {
+    const { state, after } = this.#next;
+    const page = await this.#store.list({ state, limit: PAGE, after });
+    if (page.length === PAGE) this.#next = { state, after: page.at(-1)!.eventId };
+    else {
+      this.#next = { state: state === "pending" ? "retrying" : "pending" };
+      // Meanwhile, a record may have been read.
+      this.#unknown.clear();
+    }
+    return page;
+  }
+
+  async #hasSnapshot(record: string): Promise<boolean> {
+    if (this.#unknown.has(record)) return false;
+    if ((await this.#store.snapshotOf(record)) !== undefined) return true;
     if (this.#unknown.size >= REMEMBERED) this.#unknown.clear();
-    this.#unknown.add(ref);
+    this.#unknown.add(record);
     return false;
   }
 }
 
-/** Returns the ids of the first event of each record, because a record has one lease. */
-function firstOfEach(events: readonly StoredEvent[]): string[] {
-  const refs = new Set<string>();
-  return events.flatMap(({ eventId, ref }) => {
-    const record = ref ?? eventId;
-    if (refs.has(record)) return [];
-    refs.add(record);
-    return [eventId];
-  });
+/** Returns the first event of each record, because a record has one lease. An event without a record is its own. */
+function firstOfEach(events: readonly StoredEvent[]): Map<string, string> {
+  const first = new Map<string, string>();
+  for (const event of events) if (!first.has(recordOf(event))) first.set(recordOf(event), event.eventId);
+  return first;
 }

@@ -94,9 +94,9 @@ test.each([
       if (n % 10 === 0) await until(start + n * 5);
     }
     await until(start + 30 * SECOND + 3 * MINUTE);
-    const genuine = waits.slice(before).filter(({ id }) => id.startsWith("GENUINE"));
+    const genuine = waits.slice(before).filter(({ id }) => !id.startsWith("FORGED"));
     expect(mostInASecond(reads.filter(({ at }) => at >= start + SECOND))).toBeLessThanOrEqual(50);
-    expect(genuine).toHaveLength(15);
+    expect(genuine).toHaveLength(15 + 667);
     expect(longest(genuine)).toBeLessThanOrEqual(3 * MINUTE);
   },
 );
