@@ -1,9 +1,11 @@
 // Measures figures that take minutes. `npm run soak` runs all parts. `npm run soak -- forged` runs one of them. `npm
 // run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
-// plays some of the situations, and `--outage 60` makes their outages last 60 s.
+// plays some of the situations, and `--outage 60` makes their outages last 60 s. `npm run soak -- orders --triples 500
+// --stores postgres` runs all pairs and some triples of calls on one store.
 import { parseArgs } from "node:util";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
+import { orders } from "./orders.ts";
 import type { StoreName } from "./places.ts";
 import { print, type Row } from "./table.ts";
 
@@ -16,6 +18,7 @@ const { values, positionals } = parseArgs({
     stores: { type: "string" },
     groups: { type: "string" },
     outage: { type: "string" },
+    triples: { type: "string" },
   },
 });
 const events = Number(values.events ?? 200_000);
@@ -34,6 +37,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   forged: {
     title: "How long a genuine event waits beside forged and unreadable ones, and after outages",
     run: () => forged(values.groups?.split(","), values.outage ? Number(values.outage) * 1000 : undefined),
+  },
+  orders: {
+    title: "Two and three calls at once, in every order of their statements",
+    run: () => orders(stores, values.triples ? Number(values.triples) : undefined),
   },
 };
 

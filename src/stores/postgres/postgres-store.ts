@@ -333,8 +333,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     try {
       return await this.#writing.run(settle);
     } catch (error) {
-      if (error instanceof LeaseLost) return { held: false, more: false };
-      throw error;
+      if (!(error instanceof LeaseLost)) throw error;
+      // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
+      return { held: (await this.#stateOf(claim)) === "settled", more: false };
     }
   }
 

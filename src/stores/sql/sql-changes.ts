@@ -97,25 +97,34 @@ export function* changeAll(
   states: readonly EventState[],
   slice: Slice,
 ): SqlSteps<Sliced<number>> {
-  const { sql, now } = operation;
-  const { found, next } = yield* matching(operation, filter, slice, states);
-  const seqs = lists(found.map(({ seq }) => number(seq)));
-  const refs = [...new Set(found.map(({ ref }) => text(ref)))];
+  const { sql, now, dialect } = operation;
+  const first = yield* matching(operation, filter, slice, states);
+  const refs = [...new Set(first.found.map(({ ref }) => text(ref)))];
   // A record whose events have all ended has no row, and needs one for the replayed event. The rows also are the locks.
-  for (const list of seqs) yield* change(sql.insertRecords, ...list);
+  for (const list of lists(seqsOf(first.found))) yield* change(sql.insertRecords, ...list);
   yield* lockOrInsertAll(operation, refs);
+  // Others may have changed the events before the lock.
+  const isAlone = dialect.forUpdate === undefined;
+  const { found } = isAlone ? first : yield* matching(operation, filter, slice, states);
+  const locked = found.filter(({ ref }) => refs.includes(text(ref)));
   const scheduled = states.includes("scheduled") ? "scheduled" : "retrying";
   let changed = 0;
-  for (const list of seqs) {
-    if (what === "discard") {
-      changed += yield* change(sql.discard, now, ...list, scheduled);
-    } else {
-      changed += yield* change(sql.replay, now, ...list);
+  if (what === "discard") {
+    for (const list of lists(seqsOf(locked))) changed += yield* change(sql.discard, now, ...list, scheduled);
+  } else {
+    // If an event had ended and waits now, another call has replayed it.
+    const ended = new Set(seqsOf(first.found.filter(({ state }) => state === "done" || state === "parked")));
+    const waiting = seqsOf(locked).filter((seq) => !ended.has(seq));
+    for (const list of lists(seqsOf(locked))) changed += yield* change(sql.replay, now, ...list);
+    for (const list of lists(waiting))
       changed += yield* change(sql.hasten, now, now, ...list, now, scheduled);
-    }
   }
   yield* refreshAll(operation, refs);
-  return { found: changed, next };
+  return { found: changed, next: first.next };
+}
+
+function seqsOf(rows: readonly SqlRow[]): number[] {
+  return rows.map(({ seq }) => number(seq));
 }
 
 export function* remove(
@@ -125,9 +134,13 @@ export function* remove(
 ): SqlSteps<number> {
   const { sql } = operation;
   const key = toText(ref);
-  yield* select(sql.lockRecord, key);
+  // Without a row, there is no lock: a replay could bring events back meanwhile.
+  yield* lock(operation, key);
   const removed = yield* removeEvents(operation, key, what);
-  if (removed === 0) return 0;
+  if (removed === 0) {
+    yield* change(sql.deleteRecord, key);
+    return 0;
+  }
   // The removed event may be that of a lease that has ended.
   if ((yield* select(sql.processingOf, key)).length === 0) yield* change(sql.dropLease, key, operation.now);
   yield* refreshAll(operation, [key]);

@@ -88,14 +88,9 @@ function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer>
     return isReplaced || addition.replace === "ended" ? "busy" : "duplicate";
   if (!isReplaced) return "duplicate";
   if (state === "processing") yield* expire(operation, record);
-  yield* change(
-    sql.replaceEvent,
-    stateOfNew(addition),
-    now + dueIn,
-    now,
-    ...contentOf(event),
-    number(known.seq),
-  );
+  const values = [stateOfNew(addition), now + dueIn, now, ...contentOf(event), number(known.seq)];
+  // A prune deletes ended events without the lock.
+  if ((yield* change(sql.replaceEvent, ...values)) === 0) return yield* addOne(operation, addition);
   yield* becomeDue(operation, key, now + dueIn);
   return "added";
 }

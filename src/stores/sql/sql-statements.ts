@@ -60,12 +60,12 @@ export function statementsOf(dialect: SqlDialect) {
     ),
     deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
     lockRecords: `SELECT ref FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
-    // During a lease, a lower due time tells `settle` that an event may have become due. A due time that is too early is
-    // harmless: the claim finds no event and computes the due time again.
+    // During a lease, a due time below its end tells `settle` that an event may have become due, also if the lease has
+    // ended. A due time that is too early is harmless: the claim finds no event and computes the due time again.
     refreshRecords: `
       UPDATE stayhook_records SET due_at = CASE
         WHEN lease_end IS NULL THEN (${FIRST_DUE})
-        WHEN due_at < ? THEN due_at
+        WHEN due_at < ? AND due_at < lease_end THEN due_at
         WHEN lease_end > ? THEN ?
         ELSE lease_end - 1 END
       WHERE ref ${IN_LIST}`,

@@ -43,7 +43,7 @@ import {
   setMeta,
   type TimersSeen,
 } from "./sql-changes.ts";
-import { add, claimEvents, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
+import { add, alreadySettled, claimEvents, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
 import type { Operation } from "./sql-records.ts";
 import {
   fromText,
@@ -150,8 +150,9 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     try {
       return await this.write(failing.settle, this.settling(settlements));
     } catch (error) {
-      if (error instanceof LeaseLost) return [{ held: false, more: false }];
-      throw error;
+      if (!(error instanceof LeaseLost)) throw error;
+      // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
+      return [await this.read((operation) => alreadySettled(operation, settlements[0]!.claim))];
     }
   }
 

@@ -34,6 +34,8 @@ export interface Explored {
 }
 
 const LONGEST_ORDER = 200;
+/** How long all sessions may wait for locks and answers, ms. A database's commit may take seconds on a busy disk. */
+const LONGEST_WAIT = 30_000;
 
 /** Runs each order of the sessions that `make` returns, depth first. */
 export async function explore(make: () => Promise<Play>, bounds: Bounds, only?: string): Promise<Explored> {
@@ -63,8 +65,10 @@ async function runOne({ sessions, isWaiting }: Play, prefix: readonly number[], 
     for (const session of sessions) await session.moved(() => isWaiting(session));
   };
   await settle();
-  for (let step = 0; sessions.some(({ hasEnded }) => !hasEnded); step++) {
-    if (step > LONGEST_ORDER) throw new Error(`no end after ${LONGEST_ORDER} steps: ${steps.join(", ")}`);
+  let movedAt = performance.now();
+  while (sessions.some(({ hasEnded }) => !hasEnded)) {
+    if (steps.length > LONGEST_ORDER || performance.now() - movedAt > LONGEST_WAIT)
+      throw new Error(`no end after ${steps.length} steps: ${steps.join(", ")}`);
     const ready = sessions.flatMap(({ isReady }, index) => (isReady ? [index] : []));
     if (ready.length === 0) {
       await new Promise((resolve) => setTimeout(resolve, 1));
@@ -81,6 +85,7 @@ async function runOne({ sessions, isWaiting }: Play, prefix: readonly number[], 
     last = chosen;
     const session = sessions[chosen]!;
     await session.step(() => isWaiting(session));
+    movedAt = performance.now();
     const { ran, isReady, hasEnded } = session;
     steps.push(`${session.name}: ${ran.at(-1)}${isReady || hasEnded ? "" : " (waits)"}`);
     await settle();

@@ -1,7 +1,7 @@
 // Runs the table of every order by hand:
 //
 //     node test/stores/orders/main.ts [--store PostgreSQL] [--source <directory>] [--line <part of a name>]
-//       [--schedule <digits>] [--triples] [--switches <number>] [--orders <number>]
+//       [--schedule <digits>] [--triples] [--switches <number>] [--orders <number>] [--workers <number>] [--all]
 import { parseArgs } from "node:util";
 import { nameOf, pairs, runTable, shown, triples } from "./orders.ts";
 import type { StoreName } from "./places.ts";

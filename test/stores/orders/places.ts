@@ -301,7 +301,7 @@ async function redis(source: string): Promise<Place | undefined> {
   const admin = new Redis(url);
 
   class RedisHandle extends ServerHandle {
-    readonly client = new Redis(url!, { lazyConnect: true });
+    readonly client = new Redis(url!, { lazyConnect: true }).setMaxListeners(0);
 
     constructor() {
       super();
