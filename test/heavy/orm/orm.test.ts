@@ -56,6 +56,13 @@ async function onPostgres(server: string): Promise<Place> {
   return { url, rows: async (text) => (await client.query(text)).rows };
 }
 
+/** Makes a pool of the test itself. */
+function poolOf(place: Place): pg.Pool {
+  const pool = new pg.Pool({ connectionString: place.url });
+  // `pool.end` does not wait until the server has closed the connections, so the end of the database may still cut them.
+  return pool.on("error", () => {});
+}
+
 async function onMysql(server: string): Promise<Place> {
   const name = `stayhook_orm_${randomBytes(6).toString("hex")}`;
   const connection = await mysql.createConnection({ uri: server });
@@ -186,7 +193,7 @@ test.skipIf(servers.postgres === undefined)(
   async () => {
     generatePrisma();
     const place = await onPostgres(servers.postgres!);
-    const pool = new pg.Pool({ connectionString: place.url });
+    const pool = poolOf(place);
     const tx = await pool.connect();
     onTestFinished(async () => {
       tx.release();
@@ -231,7 +238,7 @@ test.skipIf(servers.postgres === undefined)(
     const place = await onPostgres(servers.postgres!);
     await place.rows(TABLE);
     const { client, bookingCode } = await platform();
-    const pool = new pg.Pool({ connectionString: place.url });
+    const pool = poolOf(place);
     const drizzled = drizzle(pool);
     const kysely = new Kysely<Record<string, never>>({ dialect: new PostgresDialect({ pool }) });
     const knexed = knex({ client: "pg", connection: place.url });
