@@ -1,7 +1,7 @@
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
-import { checkedFilter, type RowFilter } from "./checked-filter.ts";
+import { checkedFilter } from "./checked-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
@@ -19,6 +19,8 @@ import type {
   StoredEvent,
 } from "./event-store.ts";
 import { isFiring, rowIdOf, withFiringId, withRowId } from "./firing-id.ts";
+import { keepLastReceived, LAST_RECEIVED } from "./last-received.ts";
+import { LostClaims } from "./lost-claims.ts";
 import {
   type Addition,
   additionOf,
@@ -27,74 +29,23 @@ import {
   type Settlement,
   settlementOf,
 } from "./outcomes.ts";
-import { SET_BACK, StoreClock } from "./store-clock.ts";
+import { slices } from "./slices.ts";
+import { StoreClock, type Timed } from "./store-clock.ts";
+import { type AddAnswer, type ClaimCall, type Claimed, type Settled, StoreSteps } from "./store-steps.ts";
 import { Subscribers } from "./subscribers.ts";
 
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
 const SNAPSHOTS_PAGE = 500;
 
-/** The answer of {@link EventStore.add}. */
-export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;
-
-/** Selects a part of the events. The events are sorted from newest to oldest. */
-export interface Slice {
-  /** Only events with an arrival number below `before`. If `undefined`, the slice starts at the newest event. */
-  readonly before: number | undefined;
-  /** The maximum number of events to return or change. */
-  readonly limit: number;
-}
-
-/** The result of a method that reads or changes one {@link Slice}. */
-export interface Sliced<T> {
-  readonly found: T;
-  /** The value of `before` for the next slice. It is `undefined` after the last slice. */
-  readonly next: number | undefined;
-}
-
-/** A claimed event, and what the end of its attempt adds to. */
-export interface Claimed {
-  readonly claim: ClaimedEvent;
-  readonly row: ClaimedRow;
-}
-
-/** What a settlement did. */
-export interface Settled {
-  /** Whether the claim's lease ended the attempt. */
-  readonly held: boolean;
-  /** Whether the record has more events that are due now or later. */
-  readonly more: boolean;
-}
-
-/** One call of `claim`, as a store makes it. */
-export interface ClaimCall extends ClaimOptions {
-  /** The tokens of the call's leases are `<token>:0`, `<token>:1` and so on. */
-  readonly token: string;
-  /** The claims that the call is about to commit. The store sets them before the step whose answer may be lost. */
-  claimed: readonly Claimed[];
-}
-
-/** A result with the store's clock, epoch ms, read while the call ran. */
-export interface Timed<T> {
-  readonly now: number;
-  readonly result: T;
-}
-
 /** The claims whose rows a store remembers. More leases than these are hardly held at once. */
 const CLAIMS = 10_000;
-/** The key of the meta value that keeps `lastReceivedAt` when the last webhook event is deleted. */
-const LAST_RECEIVED = "stayhook:last-received";
 
 /**
- * What all stores do alike: checks of arguments, calls that share a statement, what an attempt does to its event, the
- * rule for a clock that is set back, pages and batches, `lastReceivedAt`, and subscribers. A store implements the
- * protected methods, which get only checked values, and write down what they get.
- *
- * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
- *
- * A timer has one row, whose id has no time. The public methods take and give the ids of its firings, which do.
+ * What all stores do alike: checks of arguments, calls that share a statement, what an attempt does to its event, claims
+ * that got no answer, `lastReceivedAt`, and subscribers. The public methods take and give the ids of a timer's firings.
  */
-export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
+export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements EventStore<Tx> {
   protected readonly subscribers = new Subscribers();
   readonly #adds = new CallGroup<Addition, AddAnswer>(
     ({ event }) => event.eventId,
@@ -109,101 +60,36 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     (renewals) => this.#renew(renewals),
   );
   readonly #rows = new Map<string, ClaimedRow>();
-  /** The claims that got no answer. The store may have made them. */
-  readonly #lost = new Set<ClaimCall>();
+  readonly #lost = new LostClaims({
+    find: (calls) => this.doFindLost(calls),
+    release: ({ claim, row }) => this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" })),
+  });
   /** Begins the tokens of this handle's additions. Made with the first one, because a Worker's start has no random values. */
   #name: string | undefined;
   #added = 0;
-  readonly #clock = new StoreClock();
-  #isFirstRead = true;
+  readonly #clock = new StoreClock({
+    newestReceivedAt: () => this.#newestReceivedAt(),
+    setBack: () => this.doSetBack(),
+  });
   #isWaking = false;
   #closing: Promise<void> | undefined;
-
-  /**
-   * Records events, each in one atomic step with the due time of its record. The additions of a call have different ids,
-   * and may have equal records. The answers have the order of the additions.
-   */
-  protected abstract doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]>;
-  protected abstract doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>>;
-  /** Returns the tokens of the leases that are still held. */
-  protected abstract doRenew(
-    claims: readonly ClaimedEvent[],
-    leaseDuration: number,
-  ): Promise<readonly string[]>;
-  /**
-   * Ends attempts, each in one atomic step. The settlements of a call have different records. A settlement with `writes`
-   * comes alone.
-   */
-  protected abstract doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]>;
-  protected abstract doNextDue(): Promise<Timed<number | undefined>>;
-  /**
-   * Repairs the times after the store's clock was set back: pending and retrying events and rechecks become due now,
-   * and no lease ends later than its duration from now.
-   */
-  protected abstract doSetBack(): Promise<void>;
-  protected abstract doRemove(ref: string, what: readonly string[] | "timers"): Promise<number>;
-  protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
-  /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
-  protected abstract doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
-  /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
-  protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
-  /**
-   * Changes events that match `filter` and are in one of `states`, but each event at most once. `found` is the number
-   * of changed events.
-   */
-  protected abstract doChange(
-    change: Change,
-    filter: RowFilter,
-    states: readonly EventState[],
-    slice: Slice,
-  ): Promise<Sliced<number>>;
-  protected abstract doCounts(): Promise<Record<EventState, number>>;
-  protected abstract doOldestWaiting(): Promise<number | undefined>;
-  protected abstract doScheduledDue(): Promise<number>;
-  /** Returns when the newest webhook event that is still there was recorded, epoch ms. */
-  protected abstract doLastReceivedAt(): Promise<number | undefined>;
-  /**
-   * @returns the number of deleted events. If an event of the record is being processed, deletes nothing and returns
-   * `undefined`
-   */
-  protected abstract doErase(ref: string): Promise<number | undefined>;
-  protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
-  /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
-  protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
-  protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
-  protected abstract doGetMeta(
-    key: string,
-  ): Promise<{ readonly value: string; readonly age: number } | undefined>;
-  protected abstract doSetMeta(
-    key: string,
-    value: string | undefined,
-    expected: string | undefined,
-  ): Promise<boolean>;
-  protected abstract doPrune(options: PruneOptions): Promise<number>;
-  protected abstract doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
-  protected abstract doRestore(
-    events: readonly StoredEvent[],
-    snapshots: readonly RecordSnapshot[],
-  ): Promise<void>;
-  protected abstract doClose(): Promise<void>;
 
   async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
     this.assertOpen();
     checkNoUnknown(options, ["dueIn", "replace"]);
     this.#added += 1;
     this.#name ??= crypto.randomUUID().slice(0, 9);
-    const answer = await this.#adds.call(additionOf(event, options, this.#name + this.#added.toString(36)));
-    if (answer === "added") this.#woke();
-    return answer;
+    return this.#adds.call(additionOf(event, options, this.#name + this.#added.toString(36)));
   }
 
   async #add(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
+    let answers: readonly AddAnswer[] | undefined;
     try {
-      return await this.doAdd(additions);
-    } catch (error) {
-      // Only the answer may have been lost. The repeated call then finds a duplicate, and would wake nobody.
-      this.#woke();
-      throw error;
+      answers = await this.doAdd(additions);
+      return answers;
+    } finally {
+      // After an error, only the answer may have been lost. The repeated call then finds a duplicate, and would wake nobody.
+      if (answers === undefined || answers.includes("added")) this.#woke();
     }
   }
 
@@ -218,7 +104,7 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
       if (!(await this.#isCurrent(options.eventId))) return [];
       checked.eventId = rowIdOf(options.eventId).eventId;
     }
-    const claimed = await this.#timed(
+    const claimed = await this.#clock.follow(
       () => this.#claim(checked),
       (claims) => claims.length > 0,
     );
@@ -227,36 +113,9 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
   }
 
   async #claim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
-    await this.#giveBack();
+    await this.#lost.giveBack();
     const call: ClaimCall = { ...options, token: crypto.randomUUID().slice(9), claimed: [] };
-    try {
-      return await this.doClaim(call);
-    } catch (error) {
-      this.#lost.add(call);
-      throw error;
-    }
-  }
-
-  /**
-   * Releases the events of claims that got no answer. No process got these events, so the attempts do not count. A claim
-   * that has not ended yet holds the locks of its records, so that the release comes after it.
-   */
-  async #giveBack(): Promise<void> {
-    if (this.#lost.size === 0) return;
-    const lost = [...this.#lost];
-    const claims = await this.doFindLost(lost);
-    await Promise.all(
-      claims.map(({ claim, row }) => this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" }))),
-    );
-    for (const call of lost) this.#lost.delete(call);
-  }
-
-  /**
-   * Returns the claims of calls that got no answer. A store that cannot know them before the answer must read them, and
-   * must see to it that a call that arrives later claims nothing.
-   */
-  protected async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
-    return calls.flatMap(({ claimed }) => claimed);
+    return this.#lost.watch(call, () => this.doClaim(call));
   }
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
@@ -296,8 +155,8 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
 
   async nextDue(): Promise<number | undefined> {
     this.assertOpen();
-    await this.#giveBack();
-    return this.#timed(
+    await this.#lost.giveBack();
+    return this.#clock.follow(
       () => this.doNextDue(),
       (next) => next === 0,
     );
@@ -317,13 +176,13 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     const filter = checkedFilter(given);
     const limit = Math.ceil(asked);
     const events: StoredEvent[] = [];
-    let before = after === undefined ? undefined : await this.arrivalOf(rowIdOf(after).eventId);
-    if (after !== undefined && before === undefined) return [];
-    while (events.length < limit) {
-      const { found, next } = await this.doList(filter, { before, limit: limit - events.length });
+    const from = after === undefined ? undefined : await this.arrivalOf(rowIdOf(after).eventId);
+    if (!(limit > 0) || (after !== undefined && from === undefined)) return events;
+    const rest = (before: number | undefined) =>
+      this.doList(filter, { before, limit: limit - events.length });
+    for await (const found of slices(rest, from)) {
       events.push(...found.map(withFiringId));
-      if (next === undefined) break;
-      before = next;
+      if (events.length >= limit) break;
     }
     return events;
   }
@@ -503,35 +362,6 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     });
   }
 
-  /**
-   * Runs a call that follows the store's clock. If the clock was set back, repairs the times. Then runs the call again,
-   * unless its result `found` work already.
-   */
-  async #timed<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
-    const sentAt = performance.now();
-    const { now, result } = await run();
-    let isBehind: boolean;
-    try {
-      isBehind = await this.#followClock(now, sentAt);
-    } catch (error) {
-      // Nobody else can handle claimed events before their leases end. The next call looks at the clock again.
-      if (found(result)) return result;
-      throw error;
-    }
-    return isBehind && !found(result) ? (await run()).result : result;
-  }
-
-  /** @returns whether the clock was set back, so that times were repaired */
-  async #followClock(now: number, sentAt: number): Promise<boolean> {
-    const isBehind = this.#isFirstRead
-      ? now < (await this.#newestReceivedAt()) - SET_BACK
-      : this.#clock.isBehind(now, sentAt);
-    if (isBehind) await this.doSetBack();
-    this.#isFirstRead = false;
-    this.#clock.read(now);
-    return isBehind;
-  }
-
   /** Returns when the newest event of any source was recorded, as far as the store knows it, epoch ms. */
   async #newestReceivedAt(): Promise<number> {
     const newest = this.doList({}, { before: undefined, limit: 1 });
@@ -567,23 +397,14 @@ export abstract class BaseStore<Tx = never> implements EventStore<Tx> {
     }
     const states = statesOf(change, filter);
     let changed = 0;
-    let before: number | undefined;
-    do {
+    const batch = async (before: number | undefined) => {
       this.assertOpen();
-      const { found, next } = await this.doChange(change, filter, states, { before, limit: CHANGE_BATCH });
-      changed += found;
-      before = next;
-    } while (before !== undefined);
+      return this.doChange(change, filter, states, { before, limit: CHANGE_BATCH });
+    };
+    for await (const found of slices(batch)) changed += found;
     if (changed > 0) this.#woke();
     return changed;
   }
-}
-
-/** Writes the time of the last notification, so that it stays known without its event. */
-export async function keepLastReceived(store: EventStore<unknown>, receivedAt: number): Promise<void> {
-  const kept = await store.getMeta(LAST_RECEIVED);
-  if (receivedAt > Number(kept?.value ?? 0))
-    await store.setMeta(LAST_RECEIVED, String(receivedAt), { expected: kept?.value });
 }
 
 interface Renewal {
@@ -594,14 +415,4 @@ interface Renewal {
 function checkRef(ref: unknown): void {
   if (typeof ref !== "string" || ref === "")
     throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
-}
-
-export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
-  const names = Object.keys(a.fields);
-  return (
-    a.status === b.status &&
-    a.known === b.known &&
-    names.length === Object.keys(b.fields).length &&
-    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
-  );
 }

@@ -61,10 +61,11 @@ export class CallGroup<In, Out> {
 
   async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {
     try {
-      await this.#runTogether(group);
+      const outs = await this.#run(group.map(({ call }) => call));
+      for (let index = 0; index < group.length; index += 1) group[index]!.resolve(outs[index]!);
     } catch (error) {
       if (group.length === 1) group[0]!.reject(error);
-      else await Promise.all(group.map((each) => this.#runTogether([each]).catch(each.reject)));
+      else await Promise.all(group.map((each) => this.#runGroup([each])));
     }
   }
 
@@ -83,11 +84,6 @@ export class CallGroup<In, Out> {
     }
     this.#waiting = later;
     return group;
-  }
-
-  async #runTogether(group: readonly Waiting<In, Out>[]): Promise<void> {
-    const outs = await this.#run(group.map(({ call }) => call));
-    for (let index = 0; index < group.length; index += 1) group[index]!.resolve(outs[index]!);
   }
 }
 

@@ -275,3 +275,13 @@ export function copyOfSnapshot({ status, fields, known }: Snapshot): Snapshot {
 function copyOf(record: Settlement<never>["record"]): Settlement<never>["record"] {
   return record && { snapshot: copyOfSnapshot(record.snapshot), changed: record.changed };
 }
+
+export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
+  const names = Object.keys(a.fields);
+  return (
+    a.status === b.status &&
+    a.known === b.known &&
+    names.length === Object.keys(b.fields).length &&
+    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
+  );
+}

@@ -1,19 +1,59 @@
-/** How far the store's clock may be behind before the base treats it as set back, ms. */
-export const SET_BACK = 1000;
+// The rule for a clock that is set back: due times repair themselves, instead of lying in the future.
+
+/** A result with the store's clock, epoch ms, read while the call ran. */
+export interface Timed<T> {
+  readonly now: number;
+  readonly result: T;
+}
+
+/** How far the store's clock may be behind before it counts as set back, ms. */
+const SET_BACK = 1000;
+
+interface Repair {
+  /** Returns when the newest event was recorded, as far as the store knows it, epoch ms. */
+  newestReceivedAt(): Promise<number>;
+  /** Repairs the times in the store. */
+  setBack(): Promise<void>;
+}
 
 /** Compares the store's clock with the monotonic clock of this process. */
 export class StoreClock {
-  #now = Number.NEGATIVE_INFINITY;
+  readonly #repair: Repair;
+  /** The store's time at the last reading. `undefined` before the first one. */
+  #now: number | undefined;
   #readAt = 0;
 
-  /** Notes a reading that has just arrived. */
-  read(now: number): void {
-    this.#now = now;
-    this.#readAt = performance.now();
+  constructor(repair: Repair) {
+    this.#repair = repair;
   }
 
-  /** Whether a reading is behind even the moment at which its call was sent. */
-  isBehind(now: number, sentAt: number): boolean {
-    return now < this.#now + (sentAt - this.#readAt) - SET_BACK;
+  /**
+   * Runs a call that follows the store's clock. If the clock was set back, repairs the times. Then runs the call again,
+   * unless its result `found` work already.
+   */
+  async follow<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
+    const sentAt = performance.now();
+    const { now, result } = await run();
+    let isBehind: boolean;
+    try {
+      isBehind = await this.#read(now, sentAt);
+    } catch (error) {
+      // Nobody else can handle claimed events before their leases end. The next call looks at the clock again.
+      if (found(result)) return result;
+      throw error;
+    }
+    return isBehind && !found(result) ? (await run()).result : result;
+  }
+
+  /** @returns whether the clock was set back, so that times were repaired */
+  async #read(now: number, sentAt: number): Promise<boolean> {
+    // A reading may be behind even the moment at which its call was sent.
+    const expected =
+      this.#now === undefined ? await this.#repair.newestReceivedAt() : this.#now + (sentAt - this.#readAt);
+    const isBehind = now < expected - SET_BACK;
+    if (isBehind) await this.#repair.setBack();
+    this.#now = now;
+    this.#readAt = performance.now();
+    return isBehind;
   }
 }

@@ -1,8 +1,8 @@
 import { idleTimer } from "../async.ts";
 import type { Log } from "../logger.ts";
-import type { AddAnswer } from "../stores/base-store.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
+import type { AddAnswer } from "../stores/store-steps.ts";
 
 /** How long a reading may be reused, ms. */
 const FRESH = 1000;

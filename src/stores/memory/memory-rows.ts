@@ -11,7 +11,7 @@ export interface EventRow {
   readonly arrival: number;
   readonly record: RecordRow;
   receivedAt: number;
-  /** Read-only, because `MemoryTables` counts the events of each state: its `update` changes a row. */
+  /** Read-only, because `MemoryTables` counts the events of each state: its `setState` changes it. */
   readonly state: EventState;
   /** When the event can next be claimed. During an attempt: the end of its lease. `undefined` if done or parked. */
   dueAt: number | undefined;
@@ -84,11 +84,6 @@ export function newEventRow(addition: Addition, record: RecordRow, arrival: numb
 /** Drops the notification of a done event. Its id must stay, but its text, which a stranger may have sent, need not. */
 export function dropText(row: EventRow): void {
   row.event = { ...row.event, notification: null };
-}
-
-/** The values of an event that a replay or a replacement gives a row. */
-export function beginAnew(state: "pending" | "scheduled", dueAt: number): Partial<EventRow> {
-  return { state, dueAt, attempts: 0, outages: 0, firstOutageAt: null, reason: null };
 }
 
 export function restoredRow(stored: StoredEvent, record: RecordRow, arrival: number): EventRow {

@@ -1,13 +1,4 @@
-import {
-  type AddAnswer,
-  BaseStore,
-  type Claimed,
-  isSameSnapshot,
-  type Settled,
-  type Slice,
-  type Sliced,
-  type Timed,
-} from "../base-store.ts";
+import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
@@ -23,13 +14,17 @@ import type {
 import {
   type Addition,
   copyOfSnapshot,
+  type EventChange,
   historyOfReplaced,
+  isSameSnapshot,
   replaces,
   type Settlement,
   stateOfNew,
 } from "../outcomes.ts";
+import type { Slice, Sliced } from "../slices.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, Claimed, Settled } from "../store-steps.ts";
 import {
-  beginAnew,
   delayUntil,
   dropText,
   type EventRow,
@@ -90,13 +85,11 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       return isReplaced || replace === "ended" ? "busy" : "duplicate";
     if (!isReplaced) return "duplicate";
     if (row.state === "processing") this.#tables.expire(row.record, now);
-    this.#tables.update(row, {
-      ...beginAnew(stateOfNew(addition), now + dueIn),
-      event,
-      receivedAt: now,
-      replayed: false,
-      history: historyOfReplaced(event, row.history),
-    });
+    this.#tables.beginAnew(row, stateOfNew(addition), now + dueIn);
+    row.event = event;
+    row.receivedAt = now;
+    row.replayed = false;
+    row.history = historyOfReplaced(event, row.history);
     this.#tables.noteReceived(row);
     this.#tables.notDone(row);
     this.#tables.refresh(row.record);
@@ -127,14 +120,12 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const token = String(this.#leases);
     const end = now + leaseDuration;
     record.lease = { row, end, duration: leaseDuration };
-    this.#tables.update(row, {
-      state: "processing",
-      dueAt: end,
-      attempts: row.attempts + 1,
-      claimedAt: now,
-      worker,
-      lease: token,
-    });
+    this.#tables.setState(row, "processing");
+    row.dueAt = end;
+    row.attempts += 1;
+    row.claimedAt = now;
+    row.worker = worker;
+    row.lease = token;
     this.#tables.refresh(record);
     return { claim: toClaim(row, token), row: { history: row.history, worker } };
   }
@@ -185,15 +176,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     const row = this.#tables.held(claim);
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
-    const { event, dueIn, type, dropsText, ...values } = settlement.change;
-    const dueAt = dueIn === null ? undefined : now + dueIn;
-    this.#tables.update(row, { ...values, dueAt, endedAt: now });
-    if (type !== undefined) row.type = type;
-    if (event !== undefined) {
-      Object.assign(row, { event, receivedAt: now });
-      this.#tables.noteReceived(row);
-    }
-    if (dropsText) dropText(row);
+    this.#change(row, settlement.change, now);
     if (row.state === "done") this.#tables.becameDone(row);
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
@@ -202,6 +185,25 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     record.lease = undefined;
     this.#tables.refresh(record, now);
     return { held: true, more: record.index !== -1 };
+  }
+
+  #change(row: EventRow, change: EventChange, now: number): void {
+    this.#tables.setState(row, change.state);
+    row.dueAt = change.dueIn === null ? undefined : now + change.dueIn;
+    row.attempts = change.attempts;
+    row.outages = change.outages;
+    row.firstOutageAt = change.firstOutageAt;
+    row.replayed = change.replayed;
+    row.type = change.type ?? row.type;
+    row.reason = change.reason;
+    row.history = change.history;
+    row.endedAt = now;
+    if (change.event !== undefined) {
+      row.event = change.event;
+      row.receivedAt = now;
+      this.#tables.noteReceived(row);
+    }
+    if (change.dropsText) dropText(row);
   }
 
   #alreadySettled({ eventId, lease }: ClaimedEvent): Settled {
@@ -275,12 +277,18 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   #replay(row: EventRow, now: number): void {
     this.#tables.notDone(row);
     if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
-    else this.#tables.update(row, { ...beginAnew("pending", now), replayed: true });
+    else {
+      this.#tables.beginAnew(row, "pending", now);
+      row.replayed = true;
+    }
     this.#tables.becomeDue(row);
   }
 
   #discard(row: EventRow, now: number): void {
-    this.#tables.update(row, { state: "done", reason: "discarded", dueAt: undefined, endedAt: now });
+    this.#tables.setState(row, "done");
+    row.reason = "discarded";
+    row.dueAt = undefined;
+    row.endedAt = now;
     if (row.event.ref === null) dropText(row);
     this.#tables.becameDone(row);
     this.#tables.refresh(row.record);

@@ -18,7 +18,7 @@ export class MemoryTables {
   readonly records = new Map<string, RecordRow>();
   /** The records with a lease or a due time. */
   readonly due = new DueHeap<RecordRow>();
-  /** How many events are in each state. {@link insert}, {@link update} and {@link forget} keep it. */
+  /** How many events are in each state. {@link insert}, {@link setState} and {@link forget} keep it. */
   readonly counts: Record<EventState, number> = {
     scheduled: 0,
     pending: 0,
@@ -45,10 +45,20 @@ export class MemoryTables {
     this.becomeDue(row);
   }
 
-  update(row: EventRow, values: Partial<EventRow>): void {
+  setState(row: EventRow, state: EventState): void {
     this.counts[row.state] -= 1;
-    Object.assign(row, values);
-    this.counts[row.state] += 1;
+    (row as { state: EventState }).state = state;
+    this.counts[state] += 1;
+  }
+
+  /** Makes the event what a new event is, except that it keeps its history. */
+  beginAnew(row: EventRow, state: "pending" | "scheduled", dueAt: number): void {
+    this.setState(row, state);
+    row.dueAt = dueAt;
+    row.attempts = 0;
+    row.outages = 0;
+    row.firstOutageAt = null;
+    row.reason = null;
   }
 
   noteReceived({ event, receivedAt }: EventRow): void {
@@ -161,8 +171,9 @@ export class MemoryTables {
     const { lease } = record;
     if (lease === undefined || lease.end > now) return;
     const { row, end } = lease;
-    const history = lostHistory(row, row.claimedAt, end);
-    this.update(row, { state: "retrying", history, lease: undefined });
+    row.history = lostHistory(row, row.claimedAt, end);
+    row.lease = undefined;
+    this.setState(row, "retrying");
     record.lease = undefined;
     this.refresh(record);
   }

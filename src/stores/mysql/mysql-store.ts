@@ -1,7 +1,6 @@
 import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
 import type { ClaimedEvent, Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
@@ -34,6 +33,8 @@ import {
 import type { Tables } from "../sql/sql-schema.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
 
 /**
  * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results

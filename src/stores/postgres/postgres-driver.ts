@@ -82,11 +82,11 @@ export class PostgresDriver implements SqlDriver {
   }
 
   /** Runs a statement of the hot path, and commits it. */
-  query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
-    return this.#use(failing, async ({ client }) => {
-      const { rows } = await this.#execute(client, statement.text, values, statement);
-      return rows;
-    });
+  async query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+    const { rows } = await this.#use(failing, ({ client }) =>
+      this.#execute(client, statement.text, values, statement),
+    );
+    return rows;
   }
 
   migrate(steps: () => SqlSteps<void>, failing: string): Promise<void> {

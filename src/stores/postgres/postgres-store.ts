@@ -1,6 +1,5 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
 import type { AddOptions, ClaimedEvent, EventStore, NewEvent, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
@@ -19,6 +18,8 @@ import {
 } from "../sql/sql-rows.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
@@ -354,7 +355,8 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     values: readonly unknown[],
     calls: number,
   ): Promise<Row[]> {
-    const run = (patience: number) => this.#query(what, statement, [...values, `${patience}ms`]);
+    await this.ready();
+    const run = (patience: number) => this.#driver.query(what, statement, [...values, `${patience}ms`]);
     try {
       return await run(PATIENCE.together);
     } catch (error) {

@@ -1,15 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
-import {
-  type AddAnswer,
-  BaseStore,
-  type ClaimCall,
-  type Claimed,
-  type Settled,
-  type Slice,
-  type Sliced,
-  type Timed,
-} from "../base-store.ts";
+import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../checked-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type {
@@ -22,7 +13,10 @@ import type {
   StoreSchema,
 } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import type { Slice, Sliced } from "../slices.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
 import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";

@@ -1,6 +1,5 @@
 // The steps of lists, replays, deletions and snapshots in SQL.
 
-import { isSameSnapshot, type Slice, type Sliced } from "../base-store.ts";
 import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
@@ -10,7 +9,8 @@ import type {
   Snapshot,
   StoredEvent,
 } from "../event-store.ts";
-import { endedAtOf } from "../outcomes.ts";
+import { endedAtOf, isSameSnapshot } from "../outcomes.ts";
+import type { Slice, Sliced } from "../slices.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { lists, lock, lockOrInsertAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
 import {

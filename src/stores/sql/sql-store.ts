@@ -1,13 +1,4 @@
-import {
-  type AddAnswer,
-  BaseStore,
-  type ClaimCall,
-  type Claimed,
-  type Settled,
-  type Slice,
-  type Sliced,
-  type Timed,
-} from "../base-store.ts";
+import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../checked-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type {
@@ -21,6 +12,9 @@ import type {
   StoreSchema,
 } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import type { Slice, Sliced } from "../slices.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
 import {
   runAsync,
   type SqlDialect,

@@ -1,0 +1,127 @@
+// The steps that each store implements, and the values that they take and give.
+
+import type { RowFilter } from "./checked-filter.ts";
+import type { Change, EventState } from "./event-states.ts";
+import type {
+  ClaimedEvent,
+  ClaimOptions,
+  EventStore,
+  PruneOptions,
+  PruneSnapshotsOptions,
+  RecordSnapshot,
+  Snapshot,
+  StoredEvent,
+} from "./event-store.ts";
+import type { Addition, ClaimedRow, Settlement } from "./outcomes.ts";
+import type { Slice, Sliced } from "./slices.ts";
+import type { Timed } from "./store-clock.ts";
+
+/** The answer of {@link EventStore.add}. */
+export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;
+
+/** A claimed event, and what the end of its attempt adds to. */
+export interface Claimed {
+  readonly claim: ClaimedEvent;
+  readonly row: ClaimedRow;
+}
+
+/** What a settlement did. */
+export interface Settled {
+  /** Whether the claim's lease ended the attempt. */
+  readonly held: boolean;
+  /** Whether the record has more events that are due now or later. */
+  readonly more: boolean;
+}
+
+/** One call of `claim`, as a store makes it. */
+export interface ClaimCall extends ClaimOptions {
+  /** The tokens of the call's leases are `<token>:0`, `<token>:1` and so on. */
+  readonly token: string;
+  /** The claims that the call is about to commit. The store sets them before the step whose answer may be lost. */
+  claimed: readonly Claimed[];
+}
+
+/**
+ * What a store does. The steps get only checked values, and write down what they get. `BaseStore` calls them.
+ *
+ * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
+ *
+ * A timer has one row, whose id has no time.
+ */
+export abstract class StoreSteps<Tx> {
+  /**
+   * Records events, each in one atomic step with the due time of its record. The additions of a call have different ids,
+   * and may have equal records. The answers have the order of the additions.
+   */
+  protected abstract doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]>;
+  protected abstract doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>>;
+  /**
+   * Returns the claims of calls that got no answer. A store that cannot know them before the answer must read them, and
+   * must see to it that a call that arrives later claims nothing. On a database, a claim that has not ended yet holds the
+   * locks of its records, so that the release comes after it.
+   */
+  protected async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
+    return calls.flatMap(({ claimed }) => claimed);
+  }
+  /** Returns the tokens of the leases that are still held. */
+  protected abstract doRenew(
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+  ): Promise<readonly string[]>;
+  /**
+   * Ends attempts, each in one atomic step. The settlements of a call have different records. A settlement with `writes`
+   * comes alone.
+   */
+  protected abstract doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]>;
+  protected abstract doNextDue(): Promise<Timed<number | undefined>>;
+  /**
+   * Repairs the times after the store's clock was set back: pending and retrying events and rechecks become due now,
+   * and no lease ends later than its duration from now.
+   */
+  protected abstract doSetBack(): Promise<void>;
+  protected abstract doRemove(ref: string, what: readonly string[] | "timers"): Promise<number>;
+  protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
+  /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
+  protected abstract doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
+  /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
+  protected abstract arrivalOf(eventId: string): Promise<number | undefined>;
+  /**
+   * Changes events that match `filter` and are in one of `states`, but each event at most once. `found` is the number
+   * of changed events.
+   */
+  protected abstract doChange(
+    change: Change,
+    filter: RowFilter,
+    states: readonly EventState[],
+    slice: Slice,
+  ): Promise<Sliced<number>>;
+  protected abstract doCounts(): Promise<Record<EventState, number>>;
+  protected abstract doOldestWaiting(): Promise<number | undefined>;
+  protected abstract doScheduledDue(): Promise<number>;
+  /** Returns when the newest webhook event that is still there was recorded, epoch ms. */
+  protected abstract doLastReceivedAt(): Promise<number | undefined>;
+  /**
+   * @returns the number of deleted events. If an event of the record is being processed, deletes nothing and returns
+   * `undefined`
+   */
+  protected abstract doErase(ref: string): Promise<number | undefined>;
+  protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
+  /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
+  protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
+  protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
+  protected abstract doGetMeta(
+    key: string,
+  ): Promise<{ readonly value: string; readonly age: number } | undefined>;
+  protected abstract doSetMeta(
+    key: string,
+    value: string | undefined,
+    expected: string | undefined,
+  ): Promise<boolean>;
+  protected abstract doPrune(options: PruneOptions): Promise<number>;
+  protected abstract doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
+  protected abstract doRestore(
+    events: readonly StoredEvent[],
+    snapshots: readonly RecordSnapshot[],
+  ): Promise<void>;
+  protected abstract doClose(): Promise<void>;
+}
