@@ -91,7 +91,7 @@ test("everything that observe gets", () => {
     ...{ started: true, done: true, failed: true, parked: true, paused: true, resumed: true },
     ...{ silent: true, missed: true, drift: true },
   };
-  expect(names(rowsOf("handler.md", "`observe` gets"))).toEqual(Object.keys(kinds));
+  expect(names(rowsOf("telemetry.md", "`kind`"))).toEqual(Object.keys(kinds));
 });
 
 test("the test that docs/security.md names for each threat is there", () => {
