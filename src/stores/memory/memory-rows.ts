@@ -37,6 +37,8 @@ export interface RecordRow extends HeapItem {
   readonly ref: string | null;
   /** All events of the record, in order of arrival. */
   readonly events: Set<EventRow>;
+  /** The events that are neither done nor parked, because a record may have hundreds of done ones. */
+  readonly open: Set<EventRow>;
   /** The current lease, which may have ended. */
   lease: { row: EventRow; end: number; duration: number } | undefined;
   snapshot: Snapshot | undefined;
@@ -49,6 +51,7 @@ export function newRecordRow(key: string, ref: string | null): RecordRow {
     key,
     ref,
     events: new Set(),
+    open: new Set(),
     lease: undefined,
     snapshot: undefined,
     sequence: 0,
@@ -162,14 +165,18 @@ export function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow)
 }
 
 /** Returns the record's open event that is due first. If two due times are equal: the event that arrived first. */
-export function firstOf({ events }: RecordRow): (EventRow & { dueAt: number }) | undefined {
+export function firstOf({ open }: RecordRow): (EventRow & { dueAt: number }) | undefined {
   let first: (EventRow & { dueAt: number }) | undefined;
-  for (const row of events) if (isOpen(row) && !(first && first.dueAt <= row.dueAt)) first = row;
+  for (const row of open) if (isOpen(row) && (first === undefined || isBefore(row, first))) first = row;
   return first;
 }
 
-export function delayUntil({ events }: RecordRow, at: number): void {
-  for (const row of events) {
+function isBefore(a: EventRow & { dueAt: number }, b: EventRow & { dueAt: number }): boolean {
+  return a.dueAt < b.dueAt || (a.dueAt === b.dueAt && a.arrival < b.arrival);
+}
+
+export function delayUntil({ open }: RecordRow, at: number): void {
+  for (const row of open) {
     if (row.state === "pending" || row.state === "retrying") row.dueAt = Math.max(row.dueAt!, at);
   }
 }

@@ -40,6 +40,7 @@ export class MemoryTables {
     this.events.set(row.event.eventId, row);
     this.counts[row.state] += 1;
     row.record.events.add(row);
+    if (hasDueTime(row.state)) row.record.open.add(row);
     this.noteReceived(row);
     if (row.state === "done") this.becameDone(row);
     this.becomeDue(row);
@@ -49,6 +50,8 @@ export class MemoryTables {
     this.counts[row.state] -= 1;
     (row as { state: EventState }).state = state;
     this.counts[state] += 1;
+    if (hasDueTime(state)) row.record.open.add(row);
+    else row.record.open.delete(row);
   }
 
   /** Makes the event what a new event is, except that it keeps its history. */
@@ -123,6 +126,7 @@ export class MemoryTables {
     this.counts[row.state] -= 1;
     this.notDone(row);
     row.record.events.delete(row);
+    row.record.open.delete(row);
   }
 
   /** Returns the events that match `filter`, the newest first. */
@@ -220,4 +224,8 @@ export class MemoryTables {
       if (state === "scheduled" && dueAt! <= now) count += 1;
     return count;
   }
+}
+
+function hasDueTime(state: EventState): boolean {
+  return state !== "done" && state !== "parked";
 }
