@@ -5,6 +5,8 @@ export interface Random {
   pick<T>(from: readonly T[]): T;
   /** Returns true once in `times` calls, on average. */
   oneIn(times: number): boolean;
+  /** Returns true with a chance from 0 to 1. */
+  chance(part: number): boolean;
   bytes(count: number): Buffer;
 }
 
@@ -29,6 +31,7 @@ export function randomOf(seed: number): Random {
     below,
     pick: (from) => from[below(from.length)] as (typeof from)[number],
     oneIn: (times) => below(times) === 0,
+    chance: (part) => next() < part,
     bytes: (count) => Buffer.from(Array.from({ length: count }, () => below(256))),
   };
 }

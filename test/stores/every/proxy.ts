@@ -1,6 +1,8 @@
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import { onTestFinished } from "vitest";
+import type { Random } from "../../system/random.ts";
 
 /** A proxy in front of a server that can cause network faults. It closes at the end of the test. */
 export interface FaultyProxy {
@@ -11,6 +13,8 @@ export interface FaultyProxy {
   readonly roundTrips: number;
   /** How long answers wait, ms. With `Infinity`, no answer arrives. */
   delay: number;
+  /** Cuts a connection inside of one in a hundred packets, in either direction, and holds up as many for up to 30 ms. */
+  faults: Random | undefined;
   /** Passes nothing on of the connections that are open now. Later connections work. */
   stall(): void;
   /** Passes nothing on in either direction and keeps all connections open, like a machine that hangs. */
@@ -57,11 +61,14 @@ export async function createProxy(
         end();
       });
     }
+    const toFar = unreliably(far, end);
+    const toNear = unreliably(near, end);
     near.on("data", (chunk) => {
       if (state === "hanging" || number <= stalled) return;
       losing?.asked.add(near);
       asking.add(near);
-      far.write(chunk);
+      if (proxy.faults) toFar(chunk, proxy.faults);
+      else far.write(chunk);
     });
     far.on("data", (chunk) => {
       if (state === "hanging") return;
@@ -73,7 +80,8 @@ export async function createProxy(
         end();
         return;
       }
-      if (proxy.delay === 0) near.write(chunk);
+      if (proxy.faults) toNear(chunk, proxy.faults);
+      else if (proxy.delay === 0) near.write(chunk);
       else if (proxy.delay < Number.POSITIVE_INFINITY)
         setTimeout(() => near.write(chunk), proxy.delay).unref();
     });
@@ -93,6 +101,7 @@ export async function createProxy(
   const proxy: FaultyProxy = {
     url: url.href,
     delay: 0,
+    faults: undefined,
     stall() {
       stalled = connections;
     },
@@ -126,4 +135,18 @@ export async function createProxy(
     },
   };
   return proxy;
+}
+
+/** Returns a function that passes packets on in their order, but cuts and holds up some of them. */
+function unreliably(to: Socket, end: () => void): (chunk: Buffer, random: Random) => void {
+  let before = Promise.resolve();
+  return (chunk, random) => {
+    const part = random.chance(0.01) ? random.below(chunk.length) : undefined;
+    const wait = random.chance(0.01) ? random.below(30) : 0;
+    before = before.then(async () => {
+      if (wait > 0) await sleep(wait);
+      to.write(chunk.subarray(0, part));
+      if (part !== undefined) to.end(end);
+    });
+  };
 }

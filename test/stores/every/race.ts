@@ -1,9 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
 import type { ClaimedEvent, EventStore, FurtherEvent, Outcome } from "../../../src/stores/event-store.ts";
+import { type Random, randomOf } from "../../system/random.ts";
 import { eventOf } from "../event.ts";
 
-const HELD = 60_000;
+/** Longer than {@link PATIENCE}: a lease that nobody holds leaves events waiting. */
+const HELD = 180_000;
 /** The lease of a worker that dies, ms. */
 const DYING = 100;
 /** The maximum time for a round after its last event was added, ms. */
@@ -154,18 +156,4 @@ class Round {
     const events = await Promise.all(left.map((id) => store.get(id)));
     return JSON.stringify({ nextDue: await store.nextDue(), events });
   }
-}
-
-type Random = ReturnType<typeof randomOf>;
-
-/** A seeded generator of random numbers: mulberry32. */
-function randomOf(seed: number) {
-  let state = seed;
-  const next = (): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
-  };
-  return { below: (limit: number) => Math.floor(next() * limit), chance: (part: number) => next() < part };
 }

@@ -1,0 +1,49 @@
+import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
+
+/** How often a call is tried, if the connection breaks each time. */
+const TRIES = 20;
+
+/** Tries each call of a store again after an error, as the callers of a store do. */
+export function patient(store: EventStore<unknown>): EventStore<unknown> & { readonly failures: number } {
+  let failures = 0;
+  const again = async <T>(call: (isFirst: boolean) => Promise<T>): Promise<T> => {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await call(tries === 1);
+      } catch (error) {
+        failures += 1;
+        if (tries === TRIES) throw error;
+      }
+    }
+  };
+  const changed: Partial<EventStore<unknown>> = {
+    // The first call may have recorded the event, although its answer got lost.
+    add: (event, options) =>
+      again(async (isFirst) => {
+        const answer = await store.add(event, options);
+        return answer === "duplicate" && !isFirst ? "added" : answer;
+      }),
+    replay: (filter) =>
+      again(async (isFirst) => {
+        const count = await store.replay(filter);
+        return isFirst ? count : 1;
+      }),
+    // The store gives the events of a lost claim back.
+    claim: (options) =>
+      store.claim(options).catch((): ClaimedEvent[] => {
+        failures += 1;
+        return [];
+      }),
+    settle: (claim, outcome) => again(() => store.settle(claim, outcome)),
+    renew: (claims, duration) => again(() => store.renew(claims, duration)),
+    nextDue: () => again(() => store.nextDue()),
+    counts: () => again(() => store.counts()),
+  };
+  return new Proxy(store as EventStore<unknown> & { readonly failures: number }, {
+    get(target, name) {
+      if (name === "failures") return failures;
+      const value: unknown = changed[name as keyof typeof changed] ?? Reflect.get(target, name);
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+}
