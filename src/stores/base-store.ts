@@ -1,7 +1,7 @@
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
-import { checkedFilter } from "./checked-filter.ts";
+import { checkedChangeFilter, checkedFilter } from "./checked-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
@@ -388,13 +388,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   async #change(change: Change, given: EventFilter): Promise<number> {
     this.assertOpen();
-    const filter = checkedFilter(given);
-    if (Object.values(filter).every((value) => value === undefined)) {
-      throw new InvalidArgumentError({
-        path: [],
-        message: `${change} requires a filter with at least one field, such as { state: "parked" }`,
-      });
-    }
+    const filter = checkedChangeFilter(change, given);
     const states = statesOf(change, filter);
     let changed = 0;
     const batch = async (before: number | undefined) => {

@@ -2,7 +2,7 @@
 
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
-import { eventStates } from "./event-states.ts";
+import { type Change, eventStates } from "./event-states.ts";
 import type { EventFilter } from "./event-store.ts";
 import { clearedTime, rowIdOf } from "./firing-id.ts";
 
@@ -46,6 +46,16 @@ export function checkedFilter(filter: EventFilter): RowFilter {
     ...(receivedAfter && { receivedAfter: withinDates(receivedAfter) }),
     ...(receivedBefore && { receivedBefore: withinDates(receivedBefore) }),
   };
+}
+
+/** Checks the filter of a change, which must name at least one field: an empty one would change every event. */
+export function checkedChangeFilter(change: Change, given: EventFilter): RowFilter {
+  const filter = checkedFilter(given);
+  if (Object.values(filter).some((value) => value !== undefined)) return filter;
+  throw new InvalidArgumentError({
+    path: [],
+    message: `${change} requires a filter with at least one field, such as { state: "parked" }`,
+  });
 }
 
 function rowOf(given: string): RowFilter {
