@@ -46,7 +46,7 @@ type NotificationSchema = ZodObject<{
 export const WebhookNotification: NotificationSchema = z.looseObject(
   {
     eventId: string.regex(uuid, "must be a UUID: 8-4-4-4-12 hexadecimal digits"),
-    timestamp: tolerant(z.union([z.string(), z.number()])),
+    timestamp: tolerant(["string", "number", "null"]),
     bookingCode: z.preprocess(textOf, string.superRefine(checkBookingCode).nullish()),
     listingId: integer.nullish(),
   },

@@ -41,6 +41,25 @@ describe("records", () => {
     expect(Listing.parse(listing)).toEqual(listing);
   });
 
+  it("have the types of their fields in JSON Schema", () => {
+    const typesIn = (schema: z.ZodType) => {
+      const { properties } = z.toJSONSchema(schema, { io: "input", unrepresentable: "any" });
+      return Object.entries(properties ?? {}).map(([name, field]) => [name, Object(field).type]);
+    };
+    expect(typesIn(Booking)).toEqual([
+      ["bookingCode", "string"],
+      ["status", "string"],
+      ["listingId", ["number", "string", "null"]],
+      ["checkIn", ["string", "number", "null"]],
+      ["checkOut", ["string", "number", "null"]],
+    ]);
+    expect(typesIn(Listing)).toEqual([
+      ["listingId", ["number", "string"]],
+      ["status", "string"],
+      ["listingName", ["string", "null"]],
+    ]);
+  });
+
   it("have ids in digits as numbers", () => {
     expect(Listing.parse({ listingId: "0042", status: "Hidden" }).listingId).toBe(42);
     const listingIdOf = (listingId: string) =>
