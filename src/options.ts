@@ -45,7 +45,8 @@ export function callable<T>(error = "must be a function") {
 }
 
 export function oneOf<const T extends string | boolean>(...values: readonly T[]) {
-  return z.literal(values, { error: `must be ${values.map((value) => JSON.stringify(value)).join(" or ")}` });
+  const error = `must be ${values.map((value) => JSON.stringify(value)).join(" or ")}`;
+  return z.custom<T>((value) => values.includes(value as T), { error });
 }
 
 /** Makes a schema for a number from `least` to `most`. Unlike `z.number()`, it allows `Infinity`. */
