@@ -1,22 +1,16 @@
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
-import { checkedFilter, type RowFilter } from "./checked-filter.ts";
+import { checkedFilter, type EventFilter, type RowFilter } from "./event-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
-  ClaimedEvent,
   ClaimOptions,
-  EventFilter,
   EventStore,
   ListOptions,
-  NewEvent,
   Outcome,
   PruneOptions,
   PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
 } from "./event-store.ts";
 import { isFiring, rowIdOf, withFiringId, withRowId } from "./firing-id.ts";
 import {
@@ -27,7 +21,9 @@ import {
   type Settlement,
   settlementOf,
 } from "./outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
 import { SET_BACK, StoreClock } from "./store-clock.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 import { Subscribers } from "./subscribers.ts";
 
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */

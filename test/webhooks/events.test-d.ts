@@ -36,7 +36,8 @@ import type { EventStore, TrackedValue } from "stayhook/store";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
 import type { BookingStatus } from "../../src/models/records.ts";
-import type { EventBase, FieldChange, RecordEventBase, WebhookEventMap } from "../../src/webhooks/events.ts";
+import type { EventBase, RecordEventBase, WebhookEventMap } from "../../src/webhooks/events.ts";
+import type { FieldChange } from "../../src/webhooks/field-changes.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();

@@ -8,18 +8,9 @@ import {
   type Sliced,
   type Timed,
 } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  ClaimOptions,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  Write,
-} from "../event-store.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
 import {
   type Addition,
   copyOfSnapshot,
@@ -28,6 +19,8 @@ import {
   type Settlement,
   stateOfNew,
 } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   beginAnew,
   delayUntil,

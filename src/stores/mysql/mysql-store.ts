@@ -2,7 +2,7 @@ import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled, Timed } from "../base-store.ts";
-import type { ClaimedEvent, Write } from "../event-store.ts";
+import type { Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {
@@ -34,6 +34,7 @@ import {
 import type { Tables } from "../sql/sql-schema.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
+import type { ClaimedEvent } from "../stored-event.ts";
 
 /**
  * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results

@@ -10,19 +10,13 @@ import {
   type Sliced,
   type Timed,
 } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  StoreSchema,
-} from "../event-store.ts";
+import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
 import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";

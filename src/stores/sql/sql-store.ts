@@ -8,19 +8,12 @@ import {
   type Sliced,
   type Timed,
 } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  EventStore,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  StoreSchema,
-} from "../event-store.ts";
+import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   runAsync,
   type SqlDialect,
