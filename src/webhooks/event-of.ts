@@ -1,3 +1,5 @@
+// The event that a callback gets, from the type of its handler.
+
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore } from "../stores/event-store.ts";
