@@ -38,10 +38,13 @@ async function season() {
   await receive({ bookingCode: "PL7QD" });
   // A drain does not wait for a retry that is due soon, so repeat the drain.
   await expect
-    .poll(async () => {
-      await webhooks.drain();
-      return (await made.store.counts()).parked;
-    })
+    .poll(
+      async () => {
+        await webhooks.drain();
+        return (await made.store.counts()).parked;
+      },
+      { timeout: 20_000 },
+    )
     .toBe(2);
   platform.answer("*", { status: 404 });
   await receive({ bookingCode: "ZZ999" });
