@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { createConsole } from "stayhook/console";
-import type { EventStore, NewEvent, RecordSnapshot, StoredEvent } from "stayhook/store";
+import type { EventStore, RecordSnapshot, StoredEvent } from "stayhook/store";
 import { storedEvent } from "../test/stores/event.ts";
 import { openStore, type StoreName } from "./open-store.ts";
 import type { Section } from "./report.ts";
@@ -124,7 +124,7 @@ function eventAt(index: number): StoredEvent {
   });
 }
 
-function eventOf(number: string): NewEvent & { readonly traceparent: null } {
+function eventOf(number: string) {
   const [eventId, bookingCode, timestamp] = [randomUUID(), `HM${number}`, "2026-03-01T10:00:00.000Z"];
   const notification = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp });
   const event = { source: "webhook", topic: null, timestamp, notification, traceparent: null } as const;

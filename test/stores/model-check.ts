@@ -5,7 +5,7 @@ import type { EventFilter } from "../../src/stores/event-filter.ts";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
 import type { ClaimOptions, EventStore, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
-import type { ClaimedEvent, NewEvent, StoredEvent } from "../../src/stores/stored-event.ts";
+import type { ClaimedEvent, StoredEvent } from "../../src/stores/stored-event.ts";
 import { storedEvent } from "./event.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
@@ -452,7 +452,6 @@ function restoredEvent(
   const isOpen = state !== "done" && state !== "parked";
   return storedEvent({
     ...newEvent(number, REFS[ref]!, false),
-    traceparent: null,
     state,
     attempts,
     receivedAt: new Date(now - age),
@@ -501,7 +500,7 @@ function idOf(number: number): string {
   return `event ${number}`;
 }
 
-function newEvent(number: number, recordRef: string | null, moved: boolean): NewEvent {
+function newEvent(number: number, recordRef: string | null, moved: boolean) {
   return {
     ...{ eventId: idOf(number), ref: recordRef, source: ORIGINS[number]!, topic: null },
     ...{ timestamp: moved ? "moved" : "", notification: `"${number}"` },
