@@ -1,6 +1,7 @@
 import { availableParallelism } from "node:os";
 import { fileURLToPath } from "node:url";
 import { defineConfig } from "vitest/config";
+import { BaseSequencer, type TestSpecification } from "vitest/node";
 import { subpaths } from "./subpaths.config.ts";
 
 /**
@@ -13,6 +14,17 @@ const servers = [
   "test/{docs,examples,package,system}/**/*.test.ts",
   "test/**/*.servers.test.ts",
 ];
+
+/** The files that take longest. Begun last, each would run alone while the other cores have nothing to do. */
+const longest =
+  /\/(orders\.servers|declarations|pages\.servers|migrations|types|crashes|load|contract|race)\.test\.ts$/;
+
+class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const isLong = ({ moduleId }: TestSpecification) => Number(longest.test(moduleId));
+    return (await super.sort(files)).toSorted((one, other) => isLong(other) - isLong(one));
+  }
+}
 
 export default defineConfig({
   resolve: {
@@ -29,6 +41,7 @@ export default defineConfig({
     // A test that takes a tenth of a second takes seconds on a machine with other work.
     testTimeout: 30_000,
     hookTimeout: 30_000,
+    sequence: { sequencer: LongestFirst },
     globalSetup: "test/support/compile-cache.ts",
     projects: [
       {

@@ -2,7 +2,8 @@
 import { randomUUID } from "node:crypto";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import { createConsole } from "stayhook/console";
-import type { EventStore, NewEvent, RecordSnapshot, StoredEvent } from "stayhook/store";
+import type { EventStore, RecordSnapshot, StoredEvent } from "stayhook/store";
+import { storedEvent } from "../test/stores/event.ts";
 import { openStore, type StoreName } from "./open-store.ts";
 import type { Section } from "./report.ts";
 import { median } from "./rounds.ts";
@@ -92,7 +93,7 @@ async function fill(store: EventStore<never>, size: number): Promise<void> {
     for (let first = from * BATCH; first < size; first += BATCH * BATCHES_AT_ONCE) {
       const indexes = Array.from({ length: Math.min(BATCH, size - first) }, (_, index) => first + index);
       await store.restore({
-        events: indexes.map(storedEvent),
+        events: indexes.map(eventAt),
         snapshots: indexes.filter((index) => index % OF_RECORD === 0).map(snapshotOf),
       });
     }
@@ -106,11 +107,11 @@ function snapshotOf(index: number): RecordSnapshot {
   return { ref: refOf(index / OF_RECORD), snapshot: SNAPSHOT, sequence: 1, seenAt: new Date() };
 }
 
-function storedEvent(index: number): StoredEvent {
+function eventAt(index: number): StoredEvent {
   const isWaiting = index % WAITING === 0;
   const receivedAt = new Date(Date.now() - 86_400_000 + index);
   const doneAt = new Date(receivedAt.getTime() + 1000);
-  return {
+  return storedEvent({
     ...eventOf(String(Math.floor(index / OF_RECORD)).padStart(8, "0")),
     state: isWaiting ? "pending" : "done",
     attempts: isWaiting ? 0 : 1,
@@ -120,10 +121,10 @@ function storedEvent(index: number): StoredEvent {
     type: isWaiting ? null : "booking.Confirmed",
     reason: null,
     history: isWaiting ? [] : [{ at: receivedAt, duration: 1000, outcome: "done" }],
-  };
+  });
 }
 
-function eventOf(number: string): NewEvent & { readonly traceparent: null } {
+function eventOf(number: string) {
   const [eventId, bookingCode, timestamp] = [randomUUID(), `HM${number}`, "2026-03-01T10:00:00.000Z"];
   const notification = JSON.stringify({ eventId, bookingCode, listingId: null, timestamp });
   const event = { source: "webhook", topic: null, timestamp, notification, traceparent: null } as const;

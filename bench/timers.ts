@@ -4,6 +4,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createWebhookHandler, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
+import { storedEvent } from "../test/stores/event.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 import { openStore, type StoreName } from "./open-store.ts";
 
@@ -77,24 +78,11 @@ async function schedule(store: EventStore<never>, count: number, dueAt: (n: numb
     const events = Array.from({ length: Math.min(1000, count - from) }, (_, index) => {
       const [ref, at] = [`booking:${randomUUID()}`, new Date(dueAt(from + index))];
       const [timestamp, notification] = [at.toISOString(), JSON.stringify({ name: "timer", at })];
-      return {
-        ...({
-          eventId: `stayhook:timer:${ref}:timer`,
-          ref,
-          source: "timer",
-          topic: null,
-          timestamp,
-        } as const),
-        ...({
-          notification,
-          traceparent: null,
-          state: "scheduled",
-          attempts: 0,
-          receivedAt,
-          dueAt: at,
-        } as const),
-        ...{ doneAt: null, type: null, reason: null, history: [] },
-      };
+      const eventId = `stayhook:timer:${ref}:timer`;
+      return storedEvent({
+        ...{ eventId, ref, source: "timer", timestamp, notification },
+        ...{ state: "scheduled", receivedAt, dueAt: at },
+      });
     });
     await store.restore({ events, snapshots: [] });
   }

@@ -66,24 +66,22 @@ export type {
 export type { StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
+export type { EventOf } from "./webhooks/event-of.ts";
 export type {
   BookingEvent,
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
-  EventOf,
-  FieldChange,
-  FieldChanges,
   ListingEvent,
   ListingStatusEvent,
   ListingTimerEvent,
   MessageWebhookEvent,
-  PreviousRecord,
   Transactional,
   UnknownEvent,
   WebhookCallbacks,
   WebhookEvent,
 } from "./webhooks/events.ts";
+export type { FieldChange, FieldChanges, PreviousRecord } from "./webhooks/field-changes.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
 export type { AvailableHealth, Health, UnavailableHealth } from "./webhooks/health.ts";
 export type {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { StayhookClient } from "../src/client/client.ts";
 import { stay } from "../src/models/dates.ts";
+import { eventTypes } from "../src/models/event-types.ts";
 import { memoryStore } from "../src/stores/memory/index.ts";
 import { postgresStore } from "../src/stores/postgres/index.ts";
 import { createTestEvent } from "../src/testing/test-event.ts";
@@ -78,7 +79,7 @@ test.each<[mistake: string, make: () => unknown, message: string]>([
   [
     "a misspelt event",
     () => createTestEvent("booking.Confirmd" as "booking.Confirmed"),
-    "type: must be one of booking.Initiated, booking.Request, booking.Confirmed, booking.Declined, booking.Cancelled, booking.unknown, listing.InReview, listing.Published, listing.Hidden, listing.unknown, message, unknown, or booking.timer.<name> or listing.timer.<name>. Did you mean booking.Confirmed?",
+    `type: must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>. Did you mean booking.Confirmed?`,
   ],
   [
     "a text for a time",

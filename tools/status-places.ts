@@ -16,7 +16,7 @@ export function missingPlaces(): string[] {
     `readonly [${statuses.map((each) => `"${each}"`).join(", ")}]`;
   const { Booking, Listing } = openapi().components.schemas;
   const places: Record<string, boolean> = {
-    "docs/events.md": rowsOf(textOf("docs/events.md")).join() === rows().join(),
+    "docs/events.md": withStatuses(textOf("docs/events.md")) === textOf("docs/events.md"),
     "docs/fields.md": [bookingStatuses, listingStatuses].every((statuses) =>
       textOf("docs/fields.md").includes(`\nStatuses: ${codes(statuses)}.\n`),
     ),
@@ -44,18 +44,17 @@ const textOf = (file: string): string => readFileSync(join(import.meta.dirname, 
 
 const codes = (names: readonly string[]): string => names.map((name) => `\`${name}\``).join(", ");
 
-/** The beginnings of the rows of docs/events.md: the type, and when its event comes. */
-function rows(): string[] {
-  const unknown = (kind: string) =>
-    `| \`${kind}.unknown\` | the ${kind} has a status that this package does not know |`;
-  const row = (kind: string) => (status: { readonly name: string; readonly when: string }) =>
-    `| \`${kind}.${status.name}\` | ${status.when} |`;
-  return [
-    ...bookingTable.map(row("booking")),
-    unknown("booking"),
-    ...listingTable.map(row("listing")),
-    unknown("listing"),
-  ];
+/** Returns the text of docs/events.md with a row for each status. A row that is there keeps its last column. */
+export function withStatuses(page: string): string {
+  const rows = page.matchAll(/^\| `((?:booking|listing)\.\w+)` \| .* \| (.*) \|$/gm);
+  const fields = new Map([...rows].map(([, type, last]) => [type, last]));
+  const row = (kind: string, name: string, when: string) =>
+    `| \`${kind}.${name}\` | ${when} | ${fields.get(`${kind}.${name}`) ?? `\`${kind}\``} |\n`;
+  const table = Object.entries({ booking: bookingTable, listing: listingTable }).flatMap(
+    ([kind, statuses]) => [
+      ...statuses.map(({ name, when }) => row(kind, name, when)),
+      row(kind, "unknown", `the ${kind} has a status that this package does not know`),
+    ],
+  );
+  return page.replace(/(?:^\| `(?:booking|listing)\.\w+` \|.*\n)+/m, () => table.join(""));
 }
-
-const rowsOf = (page: string): string[] => page.match(/^\| `(?:booking|listing)\.\w+` \| [^|]+ \|/gm) ?? [];

@@ -1,7 +1,7 @@
 import { type FilterField, readFilter } from "../console/event-filter.ts";
 import { StayhookError } from "../errors.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
-import type { EventFilter } from "../stores/event-store.ts";
 import { type Invocation, type Options, UsageError } from "./command.ts";
 import { linesOf } from "./lines.ts";
 

@@ -1,7 +1,7 @@
 import { parseDuration } from "../duration.ts";
 import { eventTypes } from "../models/event-types.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.ts";
-import type { EventFilter } from "../stores/event-store.ts";
 
 // The rules of a filter, for the command line and the console.
 

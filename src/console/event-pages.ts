@@ -1,4 +1,6 @@
-import type { EventFilter, EventStore, StoredEvent } from "../stores/event-store.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 
 type Store = Pick<EventStore<unknown>, "list" | "counts">;
 

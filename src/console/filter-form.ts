@@ -1,7 +1,7 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import { eventOrigins, eventReasons } from "../stores/event-states.ts";
-import type { EventFilter } from "../stores/event-store.ts";
 import { filterFields, readFilter } from "./event-filter.ts";
 import { type Html, html } from "./html.ts";
 

@@ -1,5 +1,6 @@
+import type { EventFilter } from "../stores/event-filter.ts";
 import { type Change, choosableStates, type EventState } from "../stores/event-states.ts";
-import type { EventFilter, EventStore } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html } from "./html.ts";

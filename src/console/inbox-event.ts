@@ -1,6 +1,6 @@
 import { type Change, statesOf } from "../stores/event-states.ts";
-import type { AttemptEntry, StoredEvent } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
+import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import { storedId } from "../webhooks/stored-id.ts";
 import { duration, facts, type Html, type HtmlValue, hiddenFields, html, type Tone, time } from "./html.ts";
 import { flashOf } from "./inbox-changes.ts";

@@ -1,5 +1,6 @@
+import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
-import type { EventFilter, StoredEvent } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";

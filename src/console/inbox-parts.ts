@@ -1,7 +1,9 @@
 // What the pages of the inbox share: the rows of events, and the snapshot of a record.
 
 import type { EventState } from "../stores/event-states.ts";
-import type { EventStore, RecordSnapshot, StoredEvent } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { RecordSnapshot } from "../stores/snapshot.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
 import { knownType } from "../webhooks/timers.ts";
 import { badge, facts, type Html, html, type Tone, time } from "./html.ts";

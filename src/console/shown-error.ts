@@ -1,4 +1,4 @@
-import type { AttemptEntry } from "../stores/event-store.ts";
+import type { AttemptEntry } from "../stores/stored-event.ts";
 
 /** What a page shows of an attempt's error. */
 interface ShownError {

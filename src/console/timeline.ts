@@ -1,5 +1,5 @@
-import type { AttemptEntry, StoredEvent } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
+import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 
 /** One step in the life of an event. The command line prints a line for it, and the console an item of a list. */
 export type Step =

@@ -1,3 +1,5 @@
+// The ids of records, as the platform sends them.
+
 import { InvalidArgumentError } from "../errors.ts";
 
 /**

@@ -16,7 +16,7 @@ import * as z from "zod";
 import type { RequestObservation, ResponseObservation } from "../client/observers.ts";
 import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/work.ts";
-import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { version } from "../version.ts";
 import type { Observation, Telemetry, WaitingEvents } from "../webhooks/observability.ts";
 

@@ -3,8 +3,9 @@
 import { isThenable, withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
-import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
+import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";

@@ -1,7 +1,7 @@
 // Runs a callback that a timeout, a lost lease or `close` can cut off.
 
 import { withTimeout } from "../async.ts";
-import type { ClaimedEvent } from "../stores/event-store.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { GRACE } from "./leases.ts";
 import type { Work, WorkResult } from "./work.ts";
 

@@ -1,6 +1,7 @@
 // Chooses which events come first while reads are limited.
 
-import type { EventStore, StoredEvent } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 import { recordOf } from "./attempt.ts";
 import { type Kind, kindOf } from "./work.ts";
 

@@ -1,6 +1,7 @@
 import { Alarm, idleTimer, withTimeout } from "../async.ts";
 import type { Log } from "../logger.ts";
-import type { ClaimedEvent, EventStore } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 
 /** How long a callback may run after its signal aborts, ms. The record stays locked during this time. */
 export const GRACE = 3000;

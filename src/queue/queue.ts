@@ -1,7 +1,8 @@
 import { idleTimer, inNextTurn, withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
 import { StayhookError } from "../errors.ts";
-import type { ClaimedEvent, ClaimOptions } from "../stores/event-store.ts";
+import type { ClaimOptions } from "../stores/event-store.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { Attempt, type AttemptEnd, recordOf } from "./attempt.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
 import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";

@@ -2,8 +2,9 @@
 
 import { errorText } from "../errors.ts";
 import type { FailureReason } from "../stores/event-states.ts";
-import type { ClaimedEvent, Entry, Outcome } from "../stores/event-store.ts";
+import type { Entry, Outcome } from "../stores/event-store.ts";
 import { clampWait } from "../stores/outcomes.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Backoff, Policy, WorkFailure } from "./work.ts";
 
 const SECOND = 1000;

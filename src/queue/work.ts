@@ -2,7 +2,9 @@
 
 import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
-import type { ClaimedEvent, EventStore, FurtherEvent, Snapshot, Write } from "../stores/event-store.ts";
+import type { EventStore, FurtherEvent, Write } from "../stores/event-store.ts";
+import type { Snapshot } from "../stores/snapshot.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 
 export interface WorkContext {
   /**

@@ -2,7 +2,8 @@
 
 import { v5 } from "uuid";
 import { pause } from "../async.ts";
-import type { EventStore, RecordSnapshot, Snapshot } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { RecordSnapshot, Snapshot } from "../stores/snapshot.ts";
 import type { Internals } from "../webhooks/internals.ts";
 import { ownId } from "../webhooks/own-ids.ts";
 import { canonicalJson } from "../webhooks/processing/record.ts";

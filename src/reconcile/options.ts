@@ -5,7 +5,7 @@ import { Log, type Logger } from "../logger.ts";
 import { callable, check, durationFrom, integerFrom, logger, optionsObject, or } from "../options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { FieldChanges } from "../webhooks/events.ts";
+import type { FieldChanges } from "../webhooks/field-changes.ts";
 import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
 import { type ReconcilerAlarm, safeObserve } from "../webhooks/observability.ts";
 

@@ -5,7 +5,7 @@ import { stay } from "../models/dates.ts";
 import type { Booking, Listing, WebhookConfig } from "../models/records.ts";
 import { bookingTable, type Status } from "../models/statuses.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { RecordSnapshot } from "../stores/event-store.ts";
+import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
 import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import { listingRef, parseRef } from "../webhooks/refs.ts";

@@ -1,3 +1,5 @@
+// The reads of a pass: when the circuit breaker lets them through, and when an outage stops the pass.
+
 import { pause } from "../async.ts";
 import { APIError } from "../client/client-errors.ts";
 import type { RequestOptions } from "../client/client-options.ts";

@@ -1,3 +1,5 @@
+// The sandbox's server, its faults, and the list of requests. platform.ts has the routes.
+
 import {
   createServer,
   type IncomingMessage,

@@ -1,3 +1,5 @@
+// The state of the platform, the notifications of its changes, and the routes of its API.
+
 import * as z from "zod";
 import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Issue } from "../errors.ts";

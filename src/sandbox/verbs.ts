@@ -1,3 +1,5 @@
+// What a user can do to the sandbox: the buttons of its page, and the commands of its shell.
+
 import { duration } from "../console/html.ts";
 import { StayhookError } from "../errors.ts";
 import { toRange } from "./checks.ts";

@@ -1,22 +1,16 @@
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
-import { checkedChangeFilter, checkedFilter } from "./checked-filter.ts";
+import { checkedChangeFilter, checkedFilter, type EventFilter } from "./event-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
-  ClaimedEvent,
   ClaimOptions,
-  EventFilter,
   EventStore,
   ListOptions,
-  NewEvent,
   Outcome,
   PruneOptions,
   PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
 } from "./event-store.ts";
 import { isFiring, rowIdOf, withFiringId, withRowId } from "./firing-id.ts";
 import { keepLastReceived, LAST_RECEIVED } from "./last-received.ts";
@@ -30,8 +24,10 @@ import {
   settlementOf,
 } from "./outcomes.ts";
 import { slices } from "./slices.ts";
+import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
 import { StoreClock, type Timed } from "./store-clock.ts";
 import { type AddAnswer, type ClaimCall, type Claimed, type Settled, StoreSteps } from "./store-steps.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 import { Subscribers } from "./subscribers.ts";
 
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */

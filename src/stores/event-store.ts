@@ -1,4 +1,7 @@
-import type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
+import type { EventFilter } from "./event-filter.ts";
+import type { EventState, FailureReason } from "./event-states.ts";
+import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
+import type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 
 declare global {
   // Declares the symbol for projects whose `lib` does not have it. It merges with the declaration of TypeScript.
@@ -6,108 +9,6 @@ declare global {
     /** The method that `await using` calls at the end of its block. */
     readonly asyncDispose: unique symbol;
   }
-}
-
-/** A value that a snapshot can keep. */
-export type TrackedValue = string | number | boolean | null;
-
-/** The status and the tracked fields of a record at one time. */
-export interface Snapshot {
-  /** The record's status. */
-  readonly status: string;
-  /** The tracked fields by name. */
-  readonly fields: Readonly<Record<string, TrackedValue>>;
-  /**
-   * JSON with the stay that the user's side knows, for `stayChange`. It is absent if `status` and `fields` say the same.
-   */
-  readonly known?: string | undefined;
-}
-
-/** The snapshot that a store keeps of a booking or listing. */
-export interface RecordSnapshot {
-  /** The record: `booking:<code>` or `listing:<id>`. */
-  readonly ref: string;
-  /** The snapshot that the record's last handled event or `EventStore.learn` wrote. */
-  readonly snapshot: Snapshot;
-  /** The number of the snapshot. It starts at 1, and rises by 1 with each change of the record. */
-  readonly sequence: number;
-  /** When the snapshot was last written or found unchanged. */
-  readonly seenAt: Date;
-}
-
-/** An event to record. The handler answers a notification only after it has recorded the event. */
-export interface NewEvent {
-  /**
-   * The notification's `eventId`, in lower case. A store records each id once. A timer is added as
-   * `stayhook:timer:<ref>:<name>`. Its events and claims have the `timestamp` behind that, because each time that was set
-   * has an id of its own.
-   */
-  readonly eventId: string;
-  /** The event's record: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
-  readonly ref: string | null;
-  /** The origin of the event. */
-  readonly source: EventOrigin;
-  /** The topic of the endpoint that received the notification. It is `null` if no topic is known. */
-  readonly topic: string | null;
-  /** The time of the event, usually the timestamp of its notification. ISO 8601 in UTC. */
-  readonly timestamp: string;
-  /**
-   * The JSON text of the notification. Rechecks and timers store their own JSON here. The reconciler's events have `null`.
-   * If the event has no record, the store drops the text when the event becomes done, and keeps the id.
-   */
-  readonly notification: string | null;
-  /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
-  readonly traceparent?: string | null | undefined;
-}
-
-/** An event that this process has leased. No other process may work on the event or its record during the lease. */
-export interface ClaimedEvent extends NewEvent {
-  /** When the store recorded the event. Epoch ms by the store's clock. */
-  readonly receivedAt: number;
-  /** When this claim was made. Epoch ms by the store's clock. */
-  readonly claimedAt: number;
-  /** The number of attempts, the current one included. Attempts that could not reach the platform do not count. */
-  readonly attempts: number;
-  /** The number of attempts in a row that could not reach the platform. `attempts` does not include them. */
-  readonly outages: number;
-  /** The time since the first of the attempts that `outages` counts, ms. It is 0 if `outages` is 0. */
-  readonly outageFor: number;
-  /** Whether the event was replayed. */
-  readonly replayed: boolean;
-  /** The record's snapshot at the time of the claim. It is `undefined` if there is no snapshot. */
-  readonly previous: Snapshot | undefined;
-  /** The sequence number of `previous`. It is 0 if there is no snapshot. */
-  readonly sequence: number;
-  /** The fencing token of the lease. Each lease has its own token. */
-  readonly lease: string;
-}
-
-/** One attempt in an event's history. */
-export interface AttemptEntry {
-  /** When the event was claimed for this attempt. */
-  readonly at: Date;
-  /** The time from the claim to the end of the attempt, ms. A `lost` attempt ends with its lease. */
-  readonly duration: number;
-  /** How the attempt ended. It is `lost` if the lease ended before the process recorded a result. */
-  readonly outcome: "done" | "retrying" | "parked" | "lost";
-  /** Why the attempt failed. It is `undefined` if nothing failed or the lease was lost. */
-  readonly reason?: FailureReason | undefined;
-  /** The error's message and the messages of its causes, 2 KiB at most. */
-  readonly error?: string | undefined;
-  /** Host and pid of the process that made the attempt. */
-  readonly worker?: string | undefined;
-  /**
-   * How the record differed from its last snapshot: the status and the tracked fields, by name. It is `undefined` if
-   * nothing had changed, if there was no snapshot, or if the attempt did not end with `done`.
-   */
-  readonly changes?: {
-    readonly [field: string]: {
-      /** The value in the snapshot. */
-      readonly from: TrackedValue;
-      /** The value that the attempt read. */
-      readonly to: TrackedValue;
-    };
-  };
 }
 
 /** The fields of an {@link AttemptEntry} that the queue passes to `settle`. The store adds the other fields. */
@@ -206,48 +107,6 @@ export type Outcome<Tx = never> =
       /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due now. */
       readonly state: "released";
     };
-
-/** An event as {@link EventStore.list} and {@link EventStore.get} show it. */
-export interface StoredEvent extends NewEvent {
-  /** The state of the event. */
-  readonly state: EventState;
-  /** The number of attempts. Attempts that could not reach the platform do not count. */
-  readonly attempts: number;
-  /** When the store recorded the event. */
-  readonly receivedAt: Date;
-  /** When the event is due. For a processing event: when its lease ends. For a done or parked event: `null`. */
-  readonly dueAt: Date | null;
-  /** When the event became `done`, by success or by a discard. It is `null` in other states. */
-  readonly doneAt: Date | null;
-  /** The event's type. It is `null` until an attempt finds it out. */
-  readonly type: string | null;
-  /** Why the last attempt failed. It is `discarded` if {@link EventStore.discard} ended the event. */
-  readonly reason: FailureReason | "discarded" | null;
-  /** The last 10 attempts, the oldest first. A replay keeps the history. A released attempt has no entry. */
-  readonly history: readonly AttemptEntry[];
-  /** The W3C `traceparent` of the span that recorded the event. It is `null` if there was none. */
-  readonly traceparent: string | null;
-}
-
-/** Selects events for {@link EventStore.list}, `replay` and `discard`. An event must match all given fields. */
-export interface EventFilter {
-  /** The event with this id, in lower case. */
-  readonly eventId?: string | undefined;
-  /** Events of this record: `booking:<code>` or `listing:<id>`. */
-  readonly ref?: string | undefined;
-  /** Events in this state. */
-  readonly state?: EventState | undefined;
-  /** Events of this type, such as `booking.Confirmed`. */
-  readonly type?: string | undefined;
-  /** Events whose last attempt failed for this reason. `discarded` selects discarded events. */
-  readonly reason?: FailureReason | "discarded" | undefined;
-  /** Events from this source. */
-  readonly source?: EventOrigin | undefined;
-  /** Events recorded at this time or later. */
-  readonly receivedAfter?: Date | undefined;
-  /** Events recorded before this time. */
-  readonly receivedBefore?: Date | undefined;
-}
 
 /**
  * When a new event takes the place of a known event with the same id and `ref`. `ended`: if the known event is done or

@@ -1,5 +1,5 @@
 import { InvalidArgumentError } from "../errors.ts";
-import type { NewEvent } from "./event-store.ts";
+import type { NewEvent } from "./stored-event.ts";
 
 /** Passes events to another queue, which processes them. `forwardTo` returns an `IntakeStore`. */
 export interface IntakeStore {

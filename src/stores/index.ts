@@ -1,29 +1,23 @@
+export type { EventFilter } from "./event-filter.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
   AddOptions,
-  AttemptEntry,
-  ClaimedEvent,
   ClaimOptions,
   Entry,
-  EventFilter,
   EventStore,
   FurtherChanges,
   FurtherEvent,
   ListOptions,
-  NewEvent,
   Outcome,
   PruneOptions,
   PruneSnapshotsOptions,
-  RecordSnapshot,
   Replace,
-  Snapshot,
-  StoredEvent,
   StoreSchema,
   SynchronousTransaction,
-  TrackedValue,
   Write,
 } from "./event-store.ts";
 export type { IntakeStore } from "./forward.ts";
+export type { RecordSnapshot, Snapshot, TrackedValue } from "./snapshot.ts";
 export {
   runAsync,
   runSync,
@@ -40,3 +34,4 @@ export {
 } from "./sql/driver.ts";
 export { sqlStore } from "./sql/sql-store.ts";
 export { sqliteDialect } from "./sqlite/sqlite-dialect.ts";
+export type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";

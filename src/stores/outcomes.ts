@@ -3,17 +3,10 @@
 // Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, `lostHistory` in the Lua of Redis.
 
 import type { EventState, FailureReason } from "./event-states.ts";
-import type {
-  AddOptions,
-  AttemptEntry,
-  ClaimedEvent,
-  NewEvent,
-  Outcome,
-  Snapshot,
-  StoredEvent,
-  Write,
-} from "./event-store.ts";
+import type { AddOptions, Outcome, Write } from "./event-store.ts";
 import { clearedTime, rowIdOf } from "./firing-id.ts";
+import type { Snapshot } from "./snapshot.ts";
+import type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 
 /** The maximum wait, ms: 5 years. A wait of 1e300 ms would overflow the numbers and dates of a database. */
 export const MAX_WAIT = 1826 * 24 * 60 * 60_000;
@@ -28,7 +21,7 @@ export const HISTORY_LENGTH = 10;
 
 /** A new event, with checked options. */
 export interface Addition {
-  readonly event: NewEvent & { readonly traceparent: string | null };
+  readonly event: Pick<StoredEvent, keyof NewEvent>;
   /** ms until the event is due. An event with more than 0 ms is `scheduled`. */
   readonly dueIn: number;
   readonly replace: AddOptions["replace"];

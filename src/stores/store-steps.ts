@@ -1,20 +1,13 @@
 // The steps that each store implements, and the values that they take and give.
 
-import type { RowFilter } from "./checked-filter.ts";
+import type { RowFilter } from "./event-filter.ts";
 import type { Change, EventState } from "./event-states.ts";
-import type {
-  ClaimedEvent,
-  ClaimOptions,
-  EventStore,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "./event-store.ts";
+import type { ClaimOptions, EventStore, PruneOptions, PruneSnapshotsOptions } from "./event-store.ts";
 import type { Addition, ClaimedRow, Settlement } from "./outcomes.ts";
 import type { Slice, Sliced } from "./slices.ts";
+import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
 import type { Timed } from "./store-clock.ts";
+import type { ClaimedEvent, StoredEvent } from "./stored-event.ts";
 
 /** The answer of {@link EventStore.add}. */
 export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;

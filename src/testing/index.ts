@@ -8,17 +8,17 @@ export type { SandboxWebhookConfig } from "../sandbox/platform.ts";
 export type { Sandbox } from "../sandbox/sandbox.ts";
 export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/sandbox-bookings.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/sandbox-listings.ts";
-export {
-  type BookingEventType,
-  createTestEvent,
-  type ListingEventType,
-  type TestBookingFields,
-  type TestEvent,
-  type TestEventExtras,
-  type TestEventFields,
-  type TestEventType,
-  type TestListingFields,
-  type TestRecordFields,
-  type TestTimerFields,
-  type TimerEventType,
-} from "./test-event.ts";
+export { createTestEvent } from "./test-event.ts";
+export type {
+  BookingEventType,
+  ListingEventType,
+  TestBookingFields,
+  TestEvent,
+  TestEventExtras,
+  TestEventFields,
+  TestEventType,
+  TestListingFields,
+  TestRecordFields,
+  TestTimerFields,
+  TimerEventType,
+} from "./test-event-types.ts";

@@ -1,14 +1,12 @@
 import { v4 } from "uuid";
 import { describeKind, StayhookError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
-import type { WebhookNotification } from "../models/notification.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
 import { nearest } from "../option-names.ts";
 import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
-import type { EventOrigin } from "../stores/event-states.ts";
-import type { Snapshot } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type { FieldChanges, PreviousRecord, WebhookEvent } from "../webhooks/events.ts";
+import type { Snapshot } from "../stores/snapshot.ts";
+import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
 import { decisionDeadline } from "../webhooks/processing/event-times.ts";
 import { knownStayOf } from "../webhooks/processing/known-stay.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
@@ -21,143 +19,15 @@ import {
   TimerRules,
   timerId,
 } from "../webhooks/timers.ts";
-
-/** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
-export type TestEventType = Exclude<WebhookEvent["type"], TimerEventType<"booking" | "listing">>;
-
-/** The members that test events have, but real events do not have. */
-export interface TestEventExtras {
-  /**
-   * Runs the functions that the callback passed to `event.atomically`, in order, with the `tx` of the test event.
-   * Call `commit` after the callback has returned. Rejects with the error of the first function that fails.
-   */
-  readonly commit: () => Promise<void>;
-}
-
-/** The event that `createTestEvent` makes for a type. */
-export type TestEvent<
-  T extends TestEventType | TimerEventType<"booking" | "listing">,
-  B extends Booking,
-  L extends Listing,
-  Tx,
-> = TestEventExtras & OfType<WebhookEvent<B, L, Tx>, T>;
-
-type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
-
-/** The types of the events of timers. */
-export type TimerEventType<K extends "booking" | "listing"> = `${K}.timer.${string}`;
-
-/** The types of events about a booking. */
-export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
-/** The types of events about a listing. */
-export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
-
-/** The fields that every test event takes. */
-export interface TestEventFields<Tx> {
-  /** Default: a random UUID. */
-  readonly eventId?: string | undefined;
-  /** Default: now. */
-  readonly timestamp?: Date | undefined;
-  /** Default: `timestamp`. */
-  readonly receivedAt?: Date | undefined;
-  /** Default `"webhook"`. */
-  readonly source?: EventOrigin | undefined;
-  /** Default: if `source` is `webhook`, a notification with the event's ids and time; else `undefined`. */
-  readonly notification?: WebhookNotification | undefined;
-  /** Default: `messages` for the type `message`. Other types have no topic by default. */
-  readonly topic?: string | undefined;
-  /** Default 1. */
-  readonly attempt?: number | undefined;
-  /** Default: a signal that never aborts. */
-  readonly signal?: AbortSignal | undefined;
-  /**
-   * The transaction, such as a `DatabaseSync`. The test event collects the functions that the callback passes to
-   * `event.atomically`, and `event.commit()` calls them with `tx`. Without `tx`, `event.atomically` throws.
-   */
-  readonly tx?: Tx | undefined;
-  /** Replaces `event.atomically`. Default: collects the given functions for `event.commit()`. */
-  readonly atomically?: ((write: (tx: Tx) => unknown) => void) | undefined;
-}
-
-/** The fields that an event about a booking takes. */
-export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
-  /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
-  readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
-} & (T extends "booking.Request"
-    ? {
-        /** Default: if `source` is `reconcile`, `undefined`. Otherwise 24 hours after `timestamp`. */
-        readonly decideBy?: Date | undefined;
-      }
-    : unknown);
-
-/** The fields that an event about a listing takes. */
-export type TestListingFields<T extends string, L> = FieldsOf<T> & {
-  /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
-  readonly listing?: (L & GivenRecord<Listing, StatusOf<T>> & Misspelt<L, Listing>) | undefined;
-};
-
-type FieldsOf<T extends string> = T extends `${string}.timer.${string}`
-  ? TestTimerFields
-  : TestRecordFields<StatusOf<T>>;
-
-/** The fields that the event of a timer takes. */
-export interface TestTimerFields {
-  /** The time that was set. Default: `timestamp`. */
-  readonly timer?:
-    | {
-        /** The time that was set. */
-        readonly at: Date;
-      }
-    | undefined;
-  /** Collects the timers that the callback sets, by name. Default: a new map. */
-  readonly timers?: Map<string, Date> | undefined;
-  /** The status of the record. Default `Confirmed`, or `Published` for a listing. */
-  readonly status?: string | undefined;
-  /** The record in its last handled event. Default: the record as it is now, because nothing has changed. */
-  readonly previous?: PreviousRecord<string> | undefined;
-}
-
-/** The fields that an event about a booking or listing takes, timers aside. */
-export interface TestRecordFields<S extends string> {
-  /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
-  readonly timers?: Map<string, Date> | undefined;
-  /**
-   * Default: the status that the event type names. If the type ends with `.unknown`: the status of the record, or
-   * `"OnHold"`.
-   */
-  readonly status?: S | undefined;
-  /** If it has only a `status`, the record's tracked fields are added. Default: `undefined`, as for a new record. */
-  readonly previous?: PreviousRecord<string> | undefined;
-  /** Default: `true` if `changes` has fields. */
-  readonly changed?: boolean | undefined;
-  /** Default: the difference between `previous` and the record. */
-  readonly changes?: FieldChanges<string> | undefined;
-}
-
-type StatusOf<T> = T extends `${string}.${infer S}`
-  ? S extends "unknown" | `timer.${string}`
-    ? string
-    : S
-  : never;
-
-type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: S | undefined };
-
-/** Refuses the fields of `G` that differ from a field of `R` only in the case of their letters, and names that field. */
-type Misspelt<G, R> = {
-  readonly [Field in Exclude<keyof G, keyof R> & string as Lowercase<Field> extends Lowercase<
-    keyof R & string
-  >
-    ? Field
-    : never]?: {
-    /** The field that was meant. */
-    readonly "did you mean": MeantBy<Field, keyof R & string>;
-  };
-};
-type MeantBy<Field extends string, Known extends string> = Known extends unknown
-  ? Lowercase<Known> extends Lowercase<Field>
-    ? Known
-    : never
-  : never;
+import type {
+  BookingEventType,
+  ListingEventType,
+  TestBookingFields,
+  TestEvent,
+  TestEventFields,
+  TestListingFields,
+  TimerEventType,
+} from "./test-event-types.ts";
 
 type Given = Readonly<Record<string, unknown>>;
 type RecordKind = "booking" | "listing";

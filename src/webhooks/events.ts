@@ -1,8 +1,8 @@
-import type { StayhookClient } from "../client/client.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, BookingStatus, Listing, ListingStatus } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { EventStore, SynchronousTransaction, TrackedValue } from "../stores/event-store.ts";
+import type { SynchronousTransaction } from "../stores/event-store.ts";
+import type { FieldChanges, PreviousRecord } from "./field-changes.ts";
 import type { EventTimers, FiredTimer } from "./timers.ts";
 
 /** The fields of every event. */
@@ -36,66 +36,6 @@ export interface EventBase {
   /** Aborts when the attempt must stop: on a timeout, `close` or a lost lease. Pass the signal to `fetch`. */
   readonly signal: AbortSignal;
 }
-
-/** How a field differs from `event.previous`. */
-export interface FieldChange {
-  /** The value in `event.previous`. It is `undefined` if `event.previous` is `undefined`. */
-  readonly from: TrackedValue | undefined;
-  /** The value in the record that was read for this event. */
-  readonly to: TrackedValue;
-}
-
-/** The fields that are compared by default. */
-type DefaultField = "status" | "checkIn" | "checkOut" | "listingId" | "listingName";
-
-interface DefaultChanges {
-  /** Present if the status differs. The handler always compares the status. */
-  readonly status?: FieldChange | undefined;
-  /** Present if a booking's day of arrival differs. By default, `from` and `to` are `YYYY-MM-DD`. */
-  readonly checkIn?: FieldChange | undefined;
-  /** Present if a booking's day of departure differs. By default, `from` and `to` are `YYYY-MM-DD`. */
-  readonly checkOut?: FieldChange | undefined;
-  /** Present if a booking has moved to another listing. */
-  readonly listingId?: FieldChange | undefined;
-  /** Present if a listing's name differs. */
-  readonly listingName?: FieldChange | undefined;
-}
-
-/**
- * The fields that differ from `event.previous`. The object is empty if nothing changed.
- *
- * @typeParam F - the names of the fields that the option `track` chooses
- * @example
- * ```ts
- * for (const [field, change] of Object.entries(event.changes))
- *   console.log(field, change?.from, "->", change?.to); // checkOut 2026-07-04 -> 2026-07-06
- * ```
- */
-export type FieldChanges<F extends string = never> = DefaultChanges & {
-  readonly [Field in Exclude<F, DefaultField>]?: FieldChange | undefined;
-};
-
-interface DefaultPrevious {
-  /** The status of the record in its last handled event. */
-  readonly status: string;
-  /** A booking's day of arrival in its last handled event. By default `YYYY-MM-DD`. */
-  readonly checkIn?: TrackedValue | undefined;
-  /** A booking's day of departure in its last handled event. By default `YYYY-MM-DD`. */
-  readonly checkOut?: TrackedValue | undefined;
-  /** The listing of a booking in its last handled event. */
-  readonly listingId?: TrackedValue | undefined;
-  /** A listing's name in its last handled event. */
-  readonly listingName?: TrackedValue | undefined;
-}
-
-/**
- * The status and the tracked fields of a record in its last handled event.
- *
- * @typeParam F - the names of the fields that the option `track` chooses
- */
-export type PreviousRecord<F extends string = never> = DefaultPrevious & {
-  readonly [Field in Exclude<F, DefaultField>]?: TrackedValue | undefined;
-};
 
 /** The fields of every event about a booking or listing. */
 export interface RecordEventBase<F extends string = never> extends EventBase {
@@ -403,78 +343,3 @@ export type WebhookCallbacks<
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx, F>) => unknown) | undefined;
 };
-
-/** The parts of a handler's options that decide the types of its events. */
-interface EventSource {
-  /** The client of the handler. */
-  readonly client: StayhookClient<Booking, Listing>;
-  /** The store of the handler. */
-  readonly store: object;
-}
-
-/** A handler, or an object with its type. */
-interface EventCarrier {
-  /** The type of the handler's events. */
-  readonly "~event"?: unknown;
-}
-
-/** Options that choose the fields to compare. */
-interface TrackSource {
-  /** The option `track` of the handler. */
-  readonly track: unknown;
-}
-
-type EventsOf<H> = H extends EventSource
-  ? EventsOfClient<H["client"], H["store"] extends EventStore<infer Tx> ? Tx : never, TrackedBy<H>>
-  : H extends EventCarrier
-    ? NonNullable<H["~event"]>
-    : never;
-
-type EventsOfClient<C, Tx, F extends string> =
-  C extends StayhookClient<infer B extends Booking, infer L extends Listing>
-    ? WebhookEvent<B, L, Tx, F>
-    : never;
-
-/** The names of the fields that the option `track` chooses. */
-type TrackedBy<H> = H extends TrackSource
-  ? {
-      [Kind in keyof H["track"]]: H["track"][Kind] extends (record: never) => infer Fields
-        ? keyof Fields & string
-        : never;
-    }[keyof H["track"]]
-  : never;
-
-/**
- * The event that a handler passes to the callback for a type, for callbacks in files of their own. It has the fields of
- * the client's models, the fields that `track` chooses, and `atomically` as the store types it.
- *
- * @typeParam H - the type of the handler, or of an object with its `client` and `store`. TypeScript needs the object if
- * the handler's own `on` has the callback, because it infers the handler's type from its callbacks
- * @typeParam T - a key of `on`: a type of event, several types, `booking` or `listing`
- * @example
- * ```ts
- * export const settings = { client: new StayhookClient(), store: sqliteStore("events.db") };
- * // in another file
- * export const onConfirmed = ({ booking, atomically }: EventOf<typeof settings, "booking.Confirmed">) =>
- *   atomically((tx) => block(tx, booking));
- * // in the file of the handler
- * createWebhookHandler({ ...settings, on: { "booking.Confirmed": onConfirmed } });
- * ```
- */
-export type EventOf<
-  H extends EventSource | EventCarrier,
-  T extends WebhookEvent["type"] | "booking" | "listing",
-> = OfType<EventsOf<H>, T>;
-
-type OfType<E, T> = E extends WebhookEvent
-  ? T extends E["type"]
-    ? E
-    : T extends "booking" | "listing"
-      ? OfKind<E, T>
-      : never
-  : never;
-
-type OfKind<
-  E extends WebhookEvent,
-  K extends "booking" | "listing",
-> = E["type"] extends `${K}.timer.${string}` ? never : E["type"] extends `${K}.${string}` ? E : never;

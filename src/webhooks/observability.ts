@@ -2,9 +2,9 @@ import { runWrapped } from "../async.ts";
 import type { Observers } from "../client/observers.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
-import type { ClaimedEvent, NewEvent } from "../stores/event-store.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
-import type { FieldChanges } from "./events.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
+import type { FieldChanges } from "./field-changes.ts";
 import type { ReceiveObservation } from "./receiving/answers.ts";
 import type { StoreCounts } from "./store-counts.ts";
 

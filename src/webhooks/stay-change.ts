@@ -3,7 +3,7 @@ import { listingIdOf, toInteger } from "../models/ids.ts";
 import type { Booking } from "../models/records.ts";
 import { bookingTable, type Status } from "../models/statuses.ts";
 import { checkNoUnknown } from "../option-names.ts";
-import type { PreviousRecord } from "./events.ts";
+import type { PreviousRecord } from "./field-changes.ts";
 import { hiddenStayOf, isKnown, type KnownStay, stayFieldsOf } from "./processing/known-stay.ts";
 
 /** A stay of a booking at a listing. */

@@ -2,8 +2,9 @@ import { now } from "../clock.ts";
 import { describeKind, InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown, nearest } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { ClaimedEvent, EventStore, FurtherEvent, NewEvent, StoredEvent } from "../stores/event-store.ts";
+import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
 import { ownId } from "./own-ids.ts";
 import { kindsOfRecords, parseRef } from "./refs.ts";
 

@@ -1,6 +1,6 @@
 import { request } from "node:http";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
 import { cli, directory, fileStore, start, until } from "./support.ts";
@@ -96,3 +96,22 @@ test.skipIf(!hasChromium)(
     expect(await page.evaluate(() => document.cookie)).toBe("");
   },
 );
+
+test("a machine without Chromium is told which file runs no test in it, and CI fails", async () => {
+  onTestFinished(() => void vi.unstubAllEnvs());
+  const said = vi.spyOn(console, "warn").mockImplementation(() => {});
+  onTestFinished(() => said.mockRestore());
+  vi.stubEnv("CHROMIUM_PATH", "/nowhere/chromium");
+  for (const ci of ["", "true"]) {
+    vi.stubEnv("CI", ci);
+    vi.resetModules();
+    const loaded = import("../console/chromium.ts");
+    if (ci) await expect(loaded).rejects.toThrow("in CI nothing is skipped");
+    else expect((await loaded).hasChromium).toBe(false);
+  }
+  expect(said.mock.calls).toEqual([
+    [
+      "SKIPPED: test/cli/console.test.ts runs no test in Chromium, because /nowhere/chromium is not installed",
+    ],
+  ]);
+});

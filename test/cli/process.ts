@@ -36,7 +36,8 @@ export function spawned(
   const words = command.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
   const [file = "", ...rest] =
     columns === undefined ? command : ["script", "-qefc", `stty cols ${columns}; exec ${words}`, "/dev/null"];
-  const child = spawn(file, rest, { env: { PATH: process.env.PATH, TERM: "dumb", ...env }, stdio: "pipe" });
+  const { PATH, NODE_COMPILE_CACHE } = process.env;
+  const child = spawn(file, rest, { env: { PATH, NODE_COMPILE_CACHE, TERM: "dumb", ...env }, stdio: "pipe" });
   onTestFinished(() => void child.kill("SIGKILL"));
   let output = "";
   for (const stream of [child.stdout, child.stderr])

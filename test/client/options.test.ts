@@ -152,6 +152,8 @@ describe("the environment", () => {
     // The environment does not replace an option that is given and wrong.
     expect(issuesOf({ accessToken: "" })).toEqual(["accessToken"]);
     expect(issuesOf({ accessToken: null })).toEqual(["accessToken"]);
+    expect(issuesOf({ accessToken: process.env.TOKNE })).toEqual(["accessToken"]);
+    expect(issuesOf({ baseUrl: process.env.URLL })).toEqual(["baseUrl"]);
   });
 
   it("is named by the error if it has neither", () => {

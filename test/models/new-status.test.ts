@@ -13,19 +13,19 @@ import { missingPlaces } from "../../tools/status-places.ts";
 
 vi.mock("../../src/models/statuses.ts", async (original) => {
   const tables = await original<typeof import("../../src/models/statuses.ts")>();
-  const completed: Status = {
-    name: "Completed",
-    when: "the guest has left",
+  const archived: Status = {
+    name: "Archived",
+    when: "the booking is kept for the books",
     tone: "good",
     final: true,
-    move: { verb: "complete", help: "the guest leaves", from: (status) => status === "Confirmed" },
+    move: { verb: "archive", help: "the booking is put away", from: (status) => status === "Confirmed" },
   };
-  return { ...tables, bookingTable: [...tables.bookingTable, completed] };
+  return { ...tables, bookingTable: [...tables.bookingTable, archived] };
 });
 
 /** The type of what the sandbox gains by the move. */
-interface WithComplete {
-  complete(bookingCode: string): Promise<SandboxBooking>;
+interface WithArchive {
+  archive(bookingCode: string): Promise<SandboxBooking>;
 }
 
 function openSandbox() {
@@ -36,7 +36,7 @@ function openSandbox() {
     accessToken: sandbox.accessToken,
     fetch: sandbox.fetch,
   });
-  const bookings = sandbox.bookings as typeof sandbox.bookings & WithComplete;
+  const bookings = sandbox.bookings as typeof sandbox.bookings & WithArchive;
   return { sandbox, client, bookings };
 }
 
@@ -45,39 +45,39 @@ test("the status has a type of event, which a callback, a filter and a test even
   const store = memoryStore();
   const seen: WebhookEvent[] = [];
   const handle = (event: WebhookEvent) => void seen.push(event);
-  const on = { "booking.Completed": handle, "booking.unknown": () => expect.unreachable() };
+  const on = { "booking.Archived": handle, "booking.unknown": () => expect.unreachable() };
   const webhooks = createWebhookHandler({ client, store, verify: false, autoStart: false, on });
   onTestFinished(() => webhooks.close());
   sandbox.deliverTo(webhooks.fetch);
   await client.webhookConfig.create({ isActive: true, endpoints: { bookings: "https://app.example/" } });
 
   const { bookingCode } = await bookings.instantBook();
-  await bookings.complete(bookingCode);
+  await bookings.archive(bookingCode);
   await sandbox.settled();
   await webhooks.drain();
 
-  expect(seen.map(({ type, status }) => [type, status])).toContainEqual(["booking.Completed", "Completed"]);
-  const { filter, problems } = readFilter((field) => (field === "type" ? "booking.Completed" : undefined));
-  expect([filter, problems]).toEqual([{ type: "booking.Completed" }, []]);
-  const event = createTestEvent("booking.Completed" as "booking.Confirmed");
-  expect([event.type, event.status]).toEqual(["booking.Completed", "Completed"]);
+  expect(seen.map(({ type, status }) => [type, status])).toContainEqual(["booking.Archived", "Archived"]);
+  const { filter, problems } = readFilter((field) => (field === "type" ? "booking.Archived" : undefined));
+  expect([filter, problems]).toEqual([{ type: "booking.Archived" }, []]);
+  const event = createTestEvent("booking.Archived" as "booking.Confirmed");
+  expect([event.type, event.status]).toEqual(["booking.Archived", "Archived"]);
 });
 
 test("the status ends a stay, because the table does not say that it holds", () => {
   const { booking } = createTestEvent("booking.Confirmed");
   const previous = { ...booking };
-  const { to } = stayChange({ booking: { ...booking, status: "Completed" }, previous });
+  const { to } = stayChange({ booking: { ...booking, status: "Archived" }, previous });
   expect(to).toBeUndefined();
 });
 
 test("the sandbox makes its move, and says which moves are possible", async () => {
   const { bookings, sandbox } = openSandbox();
   const { bookingCode } = await bookings.request();
-  await expect(bookings.complete(bookingCode)).rejects.toThrow("Possible changes: approve, decline, cancel");
+  await expect(bookings.archive(bookingCode)).rejects.toThrow("Possible changes: approve, decline, cancel");
   await bookings.approve(bookingCode);
-  expect(shellHelp).toContainEqual(["complete <code>", "the guest leaves"]);
-  const { text } = await verbs.complete!.run(sandbox, new URLSearchParams({ booking: bookingCode }));
-  expect(text).toBe(`Booking ${bookingCode} is Completed.`);
+  expect(shellHelp).toContainEqual(["archive <code>", "the booking is put away"]);
+  const { text } = await verbs.archive!.run(sandbox, new URLSearchParams({ booking: bookingCode }));
+  expect(text).toBe(`Booking ${bookingCode} is Archived.`);
 });
 
 test("the sandbox's page shows the button and the color", async () => {
@@ -86,10 +86,10 @@ test("the sandbox's page shows the button and the color", async () => {
   const { bookingCode } = await bookings.instantBook();
   const page = async () => (await fetch(sandbox.url, { headers: { accept: "text/html" } })).text();
   expect(await page()).toContain(
-    `<button class="small primary" name="do" value="complete" aria-label="Complete booking ${bookingCode}">Complete</button>`,
+    `<button class="small primary" name="do" value="archive" aria-label="Archive booking ${bookingCode}">Archive</button>`,
   );
-  await bookings.complete(bookingCode);
-  expect(await page()).toMatch(/<span class="badge good">(<[^>]+>)*Completed/);
+  await bookings.archive(bookingCode);
+  expect(await page()).toMatch(/<span class="badge good">(<[^>]+>)*Archived/);
 });
 
 test("the reconciler does not read a booking with a final status", async () => {
@@ -98,7 +98,7 @@ test("the reconciler does not read a booking with a final status", async () => {
   const webhooks = createWebhookHandler({ client, store, verify: false, autoStart: false, on: {} });
   onTestFinished(() => webhooks.close());
   const checkOut = new Date(Date.now() + 864e5).toISOString().slice(0, 10);
-  for (const status of ["Completed", "Confirmed"]) {
+  for (const status of ["Archived", "Confirmed"]) {
     await sandbox.bookings.create({ bookingCode: status, status, checkOut });
     await store.learn(`booking:${status}`, { status, fields: { checkOut } });
   }
@@ -107,12 +107,12 @@ test("the reconciler does not read a booking with a final status", async () => {
   await reconciler.run();
   const paths = sandbox.requests.map(({ path }) => path);
   expect(paths).toContain("/v2/bookings/Confirmed");
-  expect(paths).not.toContain("/v2/bookings/Completed");
+  expect(paths).not.toContain("/v2/bookings/Archived");
 });
 
 test("the OpenAPI description lists it", () => {
   expect(openapi().components.schemas.Booking.properties.status).toMatchObject({ examples: bookingStatuses });
-  expect(bookingStatuses).toContain("Completed");
+  expect(bookingStatuses).toContain("Archived");
 });
 
 test("each place that is left to write is named", () => {

@@ -1,17 +1,10 @@
 import { describe, expect, it } from "vitest";
 import * as z from "zod";
-import {
-  Booking,
-  bookingStatuses,
-  Listing,
-  listingStatuses,
-  WebhookConfig,
-} from "../../src/models/records.ts";
+import { Booking, Listing, WebhookConfig } from "../../src/models/records.ts";
 
 describe("records", () => {
-  it("have the platform's statuses, and others", () => {
-    expect(bookingStatuses).toEqual(["Initiated", "Request", "Confirmed", "Declined", "Cancelled"]);
-    expect(listingStatuses).toEqual(["InReview", "Published", "Hidden"]);
+  // test/models/statuses.test.ts compares the known statuses with api/, which pins them.
+  it("may have a status that this package does not know", () => {
     for (const [schema, record] of [
       [Booking, { bookingCode: "A", status: "Brand-new" }],
       [Listing, { listingId: 7, status: "Brand-new" }],

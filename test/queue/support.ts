@@ -12,8 +12,9 @@ import type {
   WorkContext,
   WorkResult,
 } from "../../src/queue/work.ts";
-import type { ClaimedEvent, EventStore, NewEvent } from "../../src/stores/event-store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import type { ClaimedEvent, NewEvent } from "../../src/stores/stored-event.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;

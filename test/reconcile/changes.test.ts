@@ -1,7 +1,7 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, test, vi } from "vitest";
 import { Changes } from "../../src/reconcile/changes.ts";
-import type { RecordSnapshot, Snapshot } from "../../src/stores/event-store.ts";
+import type { RecordSnapshot, Snapshot } from "../../src/stores/snapshot.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
 
 const confirmed: Snapshot = {

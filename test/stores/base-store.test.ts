@@ -1,8 +1,9 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { ClaimedEvent, EventStore } from "../../src/stores/event-store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import type { Addition, Settlement } from "../../src/stores/outcomes.ts";
-import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
+import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
+import { CLAIM, DONE, eventOf, RETRY, storedEvent } from "./event.ts";
 
 /** Notes the size of each group, and fails groups that contain an event of the record `booking:bad`. */
 class GroupingStore extends MemoryStore {
@@ -166,10 +167,12 @@ describe("a clock that is set back", () => {
     "is seen by the first call if it is behind the newest receivedAt of a %s",
     async (source) => {
       const store = new MemoryStore();
-      const received = { ...eventOf("booking:A", "1"), source, state: "retrying", attempts: 1 } as const;
-      const [now, later] = [new Date(), new Date(Date.now() + HOUR)];
-      const row = { ...received, traceparent: null, receivedAt: now, dueAt: later, doneAt: null, type: null };
-      await store.restore({ events: [{ ...row, reason: "callback", history: [] }], snapshots: [] });
+      const retrying = { state: "retrying", attempts: 1, reason: "callback" } as const;
+      const dueAt = new Date(Date.now() + HOUR);
+      await store.restore({
+        events: [storedEvent({ eventId: "1", source, ...retrying, dueAt })],
+        snapshots: [],
+      });
       setBack(10_000);
       expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "1" }]);
     },

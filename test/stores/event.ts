@@ -1,10 +1,22 @@
 import { randomUUID } from "node:crypto";
-import type { NewEvent, Outcome } from "../../src/stores/event-store.ts";
+import type { Outcome } from "../../src/stores/event-store.ts";
+import type { NewEvent, StoredEvent } from "../../src/stores/stored-event.ts";
 
 export function eventOf(ref: string | null = "booking:A", eventId: string = randomUUID()): NewEvent {
   return {
     ...{ eventId, ref, source: "webhook", topic: null, notification: "{}", traceparent: null },
     timestamp: "2026-03-01T10:00:00.000Z",
+  };
+}
+
+/** An event as a store lists it. By default it is pending, and due now. */
+export function storedEvent(given: Partial<StoredEvent> = {}): StoredEvent {
+  const now = new Date();
+  return {
+    ...eventOf(given.ref, given.eventId),
+    ...{ state: "pending", attempts: 0, receivedAt: now, dueAt: now, doneAt: null, type: null, reason: null },
+    ...{ history: [], traceparent: null },
+    ...given,
   };
 }
 

@@ -1,7 +1,8 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { eventStates } from "../../src/stores/event-states.ts";
-import type { ClaimedEvent, Outcome } from "../../src/stores/event-store.ts";
+import type { Outcome } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
 
 beforeEach(() => vi.useFakeTimers({ toFake: ["Date", "performance"] }));
 afterEach(() => vi.useRealTimers());

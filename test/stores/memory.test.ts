@@ -5,7 +5,7 @@ import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 import { lazyQuery } from "../support/lazy-query.ts";
-import { CLAIM, DONE, eventOf, RETRY } from "./event.ts";
+import { CLAIM, DONE, eventOf, RETRY, storedEvent } from "./event.ts";
 
 describe.each([
   ["memoryStore", () => memoryStore() as EventStore<unknown>],
@@ -232,18 +232,12 @@ describe("time", () => {
 test("100,000 fired timers take no other done event's place", async () => {
   const store = memoryStore();
   const seenAt = new Date("2026-03-01T10:00:00.000Z");
-  const timers = Array.from({ length: 100_000 }, (_, index) => ({
-    ...event(`stayhook:timer:${index}`, "booking:T"),
-    ...({
-      source: "timer",
-      state: "done",
-      attempts: 1,
-      receivedAt: seenAt,
-      dueAt: null,
-      doneAt: seenAt,
-    } as const),
-    ...{ traceparent: null, type: null, reason: null, history: [] },
-  }));
+  const timers = Array.from({ length: 100_000 }, (_, index) =>
+    storedEvent({
+      ...{ eventId: `stayhook:timer:${index}`, ref: "booking:T", source: "timer", state: "done" },
+      ...{ attempts: 1, receivedAt: seenAt, dueAt: null, doneAt: seenAt },
+    }),
+  );
   const snapshot = { status: "Confirmed", fields: {} };
   await store.restore({ events: timers, snapshots: [{ ref: "booking:T", snapshot, sequence: 1, seenAt }] });
   await store.add(event("1", "booking:A"));
@@ -257,11 +251,12 @@ test("100,000 fired timers take no other done event's place", async () => {
 test("the oldest done event makes room for the 100,001st", async () => {
   const store = memoryStore();
   const endedAt = new Date("2026-03-01T10:00:00.000Z");
-  const done = Array.from({ length: 100_000 }, (_, index) => ({
-    ...event(String(index), "booking:A"),
-    ...({ state: "done", attempts: 1, receivedAt: endedAt, dueAt: null, doneAt: endedAt } as const),
-    ...{ traceparent: null, type: null, reason: null, history: [] },
-  }));
+  const done = Array.from({ length: 100_000 }, (_, index) =>
+    storedEvent({
+      ...{ eventId: String(index), ref: "booking:A", state: "done" },
+      ...{ attempts: 1, receivedAt: endedAt, dueAt: null, doneAt: endedAt },
+    }),
+  );
   await store.restore({ events: done, snapshots: [] });
   await store.add(event("new", "booking:B"));
   const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });

@@ -1,18 +1,12 @@
 import { performance } from "node:perf_hooks";
 import fc from "fast-check";
 import { expect, vi } from "vitest";
+import type { EventFilter } from "../../src/stores/event-filter.ts";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
-import type {
-  ClaimedEvent,
-  ClaimOptions,
-  EventFilter,
-  EventStore,
-  FurtherEvent,
-  NewEvent,
-  Outcome,
-  StoredEvent,
-} from "../../src/stores/event-store.ts";
+import type { ClaimOptions, EventStore, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
+import type { ClaimedEvent, StoredEvent } from "../../src/stores/stored-event.ts";
+import { storedEvent } from "./event.ts";
 
 const REFS = [null, "booking:A", "booking:B", "listing:1"];
 /**
@@ -456,9 +450,8 @@ function restoredEvent(
   now: number,
 ): StoredEvent {
   const isOpen = state !== "done" && state !== "parked";
-  return {
+  return storedEvent({
     ...newEvent(number, REFS[ref]!, false),
-    traceparent: null,
     state,
     attempts,
     receivedAt: new Date(now - age),
@@ -472,7 +465,7 @@ function restoredEvent(
       outcome: "retrying",
       worker: "w:1",
     })),
-  };
+  });
 }
 
 /** @throws if a call of the step does not end, so that the failure names the step */
@@ -507,7 +500,7 @@ function idOf(number: number): string {
   return `event ${number}`;
 }
 
-function newEvent(number: number, recordRef: string | null, moved: boolean): NewEvent {
+function newEvent(number: number, recordRef: string | null, moved: boolean) {
   return {
     ...{ eventId: idOf(number), ref: recordRef, source: ORIGINS[number]!, topic: null },
     ...{ timestamp: moved ? "moved" : "", notification: `"${number}"` },

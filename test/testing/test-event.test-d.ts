@@ -103,6 +103,17 @@ describe("createTestEvent", () => {
     createTestEvent("booking.timer.door-code", { booking: { bookingcode: "A1" } });
     // @ts-expect-error bookingCode is a string
     createTestEvent("booking.Confirmed", { booking: { bookingCode: 7 } });
+    // The error stands at the field, and not at the type of the event.
+    createTestEvent("booking.Confirmed", {
+      booking: {
+        // @ts-expect-error misspelled
+        checkin: "2027-05-01",
+      },
+    });
+    createTestEvent("booking.Confirmed", {
+      // @ts-expect-error misspelled
+      atempt: 2,
+    });
     // @ts-expect-error listingId is a number
     createTestEvent("listing.Hidden", { listing: { listingId: "7" } });
     // @ts-expect-error not a Date

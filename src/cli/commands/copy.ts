@@ -1,8 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { StayhookError } from "../../errors.ts";
 import { readState, writeState } from "../../reconcile/state.ts";
-import type { EventStore, RecordSnapshot, StoredEvent } from "../../stores/event-store.ts";
+import type { EventStore } from "../../stores/event-store.ts";
 import { keepLastReceived } from "../../stores/last-received.ts";
+import type { RecordSnapshot } from "../../stores/snapshot.ts";
+import type { StoredEvent } from "../../stores/stored-event.ts";
 import { type Command, UsageError } from "../command.ts";
 import { checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
 import { plural } from "../output.ts";

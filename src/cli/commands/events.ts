@@ -1,6 +1,7 @@
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
 import { describeChanges, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
+import type { EventFilter } from "../../stores/event-filter.ts";
 import {
   type Change,
   choosableStates,
@@ -9,7 +10,8 @@ import {
   eventStates,
   failureReasons,
 } from "../../stores/event-states.ts";
-import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import type { EventStore } from "../../stores/event-store.ts";
+import type { StoredEvent } from "../../stores/stored-event.ts";
 import { storedId } from "../../webhooks/stored-id.ts";
 import { knownType } from "../../webhooks/timers.ts";
 import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";

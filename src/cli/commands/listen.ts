@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { errorText } from "../../errors.ts";
-import type { EventFilter, EventStore, StoredEvent } from "../../stores/event-store.ts";
+import type { EventFilter } from "../../stores/event-filter.ts";
+import type { EventStore } from "../../stores/event-store.ts";
+import type { StoredEvent } from "../../stores/stored-event.ts";
 import { filterOf } from "../arguments.ts";
 import { type Command, type Invocation, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";

@@ -1,4 +1,4 @@
-import type { NewEvent } from "../event-store.ts";
+import type { NewEvent } from "../stored-event.ts";
 import { type Cases, equal, failed, handled, LONG } from "./harness.ts";
 
 const TIMER = "stayhook:timer:booking:A:door";

@@ -1,15 +1,8 @@
 // What the cases of the store contract are written with.
 
-import type {
-  AddOptions,
-  ClaimedEvent,
-  ClaimOptions,
-  EventStore,
-  NewEvent,
-  Outcome,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
+import type { AddOptions, ClaimOptions, EventStore, Outcome } from "../event-store.ts";
+import type { Snapshot } from "../snapshot.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "../stored-event.ts";
 
 /** The duration of a lease or wait that does not end while a case runs, ms. */
 export const LONG = 60_000;
@@ -25,10 +18,7 @@ export interface Bench {
   readonly store: EventStore<unknown>;
   /** The unit of leases and waits, ms. */
   readonly unit: number;
-  newEvent(
-    ref: string | null,
-    fields?: Partial<NewEvent>,
-  ): NewEvent & { readonly traceparent: string | null };
+  newEvent(ref: string | null, fields?: Partial<NewEvent>): Pick<StoredEvent, keyof NewEvent>;
   /** Adds an event. Fails if `store.add` does not return `added`. */
   add(
     ref: string | null,

@@ -1,4 +1,5 @@
-import type { RecordSnapshot, StoredEvent } from "../event-store.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
+import type { StoredEvent } from "../stored-event.ts";
 import {
   type Bench,
   between,

@@ -1,4 +1,5 @@
-import type { EventFilter, StoredEvent } from "../event-store.ts";
+import type { EventFilter } from "../event-filter.ts";
+import type { StoredEvent } from "../stored-event.ts";
 import {
   type Bench,
   type Cases,

@@ -1,4 +1,4 @@
-import type { Snapshot } from "../event-store.ts";
+import type { Snapshot } from "../snapshot.ts";
 import { between, type Cases, equal, failed, handled, idsOf, LONG, NO_EVENTS, parked } from "./harness.ts";
 
 export const settling: Cases = {

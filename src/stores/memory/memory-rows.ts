@@ -1,7 +1,8 @@
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
-import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
 import { type Addition, additionOf, copyOfSnapshot, endedAtOf, stateOfNew } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { HeapItem } from "./due-heap.ts";
 
 /** A row of the events table. All times are epoch ms. */

@@ -1,16 +1,7 @@
 import { BaseStore } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  ClaimOptions,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  Write,
-} from "../event-store.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
 import {
   type Addition,
   copyOfSnapshot,
@@ -22,8 +13,10 @@ import {
   stateOfNew,
 } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   delayUntil,
   dropText,

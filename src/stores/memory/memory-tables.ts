@@ -1,10 +1,11 @@
 // The tables of the memory store: its rows, the order in which they are due, and the clock.
 
 import { clockOffset } from "../../clock.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { EventState } from "../event-states.ts";
-import type { ClaimedEvent, ClaimOptions } from "../event-store.ts";
+import type { ClaimOptions } from "../event-store.ts";
 import { lostHistory } from "../outcomes.ts";
+import type { ClaimedEvent } from "../stored-event.ts";
 import { DueHeap } from "./due-heap.ts";
 import { type EventRow, firstOf, isMatch, isWaiting, newRecordRow, type RecordRow } from "./memory-rows.ts";
 

@@ -1,7 +1,7 @@
 import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import type { ClaimedEvent, Write } from "../event-store.ts";
+import type { Write } from "../event-store.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {
@@ -35,6 +35,7 @@ import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent } from "../stored-event.ts";
 
 /**
  * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results

@@ -1,6 +1,6 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
-import type { AddOptions, ClaimedEvent, EventStore, NewEvent, Write } from "../event-store.ts";
+import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
@@ -20,6 +20,7 @@ import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";

@@ -1,8 +1,9 @@
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
 import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Claimed } from "../store-steps.ts";
+import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 
 /**
  * An event as the Lua function `row` answers it: id, names and values of the hash, notification, and the due time of a

@@ -1,22 +1,16 @@
 import { randomBytes } from "node:crypto";
 import { StayhookError } from "../../errors.ts";
 import { BaseStore } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  StoreSchema,
-} from "../event-store.ts";
+import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
 import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";

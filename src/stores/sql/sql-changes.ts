@@ -1,16 +1,12 @@
 // The steps of lists, replays, deletions and snapshots in SQL.
 
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type {
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-} from "../event-store.ts";
+import type { PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { endedAtOf, isSameSnapshot } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { StoredEvent } from "../stored-event.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { lists, lock, lockOrInsertAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
 import {

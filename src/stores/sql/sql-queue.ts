@@ -1,9 +1,10 @@
 // The steps of `add`, `claim`, `renew` and `settle` in SQL.
 
-import type { ClaimedEvent, Write } from "../event-store.ts";
+import type { Write } from "../event-store.ts";
 import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
 import { expire, lock, lockAll, type Operation, removeEvents } from "./sql-records.ts";
 import {

@@ -1,6 +1,7 @@
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import type { AttemptEntry, ClaimedEvent, RecordSnapshot, Snapshot, StoredEvent } from "../event-store.ts";
 import type { Addition } from "../outcomes.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

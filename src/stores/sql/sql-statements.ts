@@ -20,7 +20,8 @@ const SET_CONTENT = CONTENT_COLUMNS.map((column) => `${column} = ?`).join(", ");
 const CLAIMABLE =
   "SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)";
 
-const marks = (count: number) => Array(count).fill("?").join(", ");
+const insertInto = (columns: string) =>
+  `INSERT INTO stayhook_events (${columns}) VALUES (${columns.replaceAll(/\w+/g, "?")})`;
 
 /** Returns the store's statements in the SQL of a dialect. */
 export function statementsOf(dialect: SqlDialect) {
@@ -186,10 +187,8 @@ export function statementsOf(dialect: SqlDialect) {
       UPDATE stayhook_records SET due_at = CASE WHEN lease_end IS NULL THEN (${FIRST_DUE}) ELSE lease_end END
       WHERE due_at IS NOT NULL`,
 
-    insertEvent: insertIgnore(`INSERT INTO stayhook_events (${NEW_EVENT}, lease) VALUES (${marks(11)})`),
-    restoreEvent: insertIgnore(
-      `INSERT INTO stayhook_events (${NEW_EVENT}, ${RESTORED}) VALUES (${marks(15)})`,
-    ),
+    insertEvent: insertIgnore(insertInto(`${NEW_EVENT}, lease`)),
+    restoreEvent: insertIgnore(insertInto(`${NEW_EVENT}, ${RESTORED}`)),
   };
   const entries = Object.entries(statements).map(([name, sql]) => [name, prepared(dialect, sql)]);
   return Object.fromEntries(entries) as Readonly<typeof statements>;

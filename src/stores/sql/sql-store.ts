@@ -1,20 +1,13 @@
 import { BaseStore } from "../base-store.ts";
-import type { RowFilter } from "../checked-filter.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type {
-  ClaimedEvent,
-  EventStore,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  RecordSnapshot,
-  Snapshot,
-  StoredEvent,
-  StoreSchema,
-} from "../event-store.ts";
+import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   runAsync,
   type SqlDialect,

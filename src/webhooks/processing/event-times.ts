@@ -1,7 +1,7 @@
 // The times that an event tells, read from its notification or its own JSON.
 
 import { isoTimestamp } from "../../models/dates.ts";
-import type { ClaimedEvent } from "../../stores/event-store.ts";
+import type { ClaimedEvent } from "../../stores/stored-event.ts";
 
 /** The JSON that a recheck stores in the place of a notification. */
 export interface RecheckJson {

@@ -4,8 +4,8 @@ import { asSent } from "../../models/as-sent.ts";
 import { dayOf } from "../../models/dates.ts";
 import { toInteger } from "../../models/ids.ts";
 import { bookingStatuses } from "../../models/records.ts";
-import type { Snapshot } from "../../stores/event-store.ts";
-import type { PreviousRecord } from "../events.ts";
+import type { Snapshot } from "../../stores/snapshot.ts";
+import type { PreviousRecord } from "../field-changes.ts";
 
 /** The fields of a stay in the platform's form, even if the user's model converts them. */
 export interface StayFields {

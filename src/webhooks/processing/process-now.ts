@@ -13,7 +13,7 @@ import type {
   WorkResult,
 } from "../../queue/work.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
-import type { ClaimedEvent, NewEvent } from "../../stores/event-store.ts";
+import type { ClaimedEvent, NewEvent } from "../../stores/stored-event.ts";
 import { withSubject } from "../receiving/answers.ts";
 import { logDoubts, parseBody } from "../receiving/parse.ts";
 

@@ -12,8 +12,9 @@ import { errorText, InvalidArgumentError, StayhookError } from "../../errors.ts"
 import { asSent, rememberAsSent } from "../../models/as-sent.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkFailure } from "../../queue/work.ts";
-import type { ClaimedEvent, Snapshot, TrackedValue } from "../../stores/event-store.ts";
-import type { FieldChange, FieldChanges, PreviousRecord } from "../events.ts";
+import type { Snapshot, TrackedValue } from "../../stores/snapshot.ts";
+import type { ClaimedEvent } from "../../stores/stored-event.ts";
+import type { FieldChange, FieldChanges, PreviousRecord } from "../field-changes.ts";
 import { serialise } from "../receiving/body.ts";
 import { bookingRef, listingRef } from "../refs.ts";
 import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";

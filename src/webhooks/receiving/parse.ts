@@ -1,7 +1,7 @@
 import type { Issue } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
-import type { NewEvent } from "../../stores/event-store.ts";
+import type { NewEvent } from "../../stores/stored-event.ts";
 import { bookingRef, listingRef } from "../refs.ts";
 
 /** A part of a notification that the handler had to guess. */

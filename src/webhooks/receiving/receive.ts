@@ -1,6 +1,6 @@
 import type { Log } from "../../logger.ts";
-import type { NewEvent } from "../../stores/event-store.ts";
 import type { AddAnswer } from "../../stores/store-steps.ts";
+import type { NewEvent } from "../../stores/stored-event.ts";
 import type { StoreCounts } from "../store-counts.ts";
 import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
 import { RequestBody } from "./body.ts";

@@ -1,12 +1,7 @@
-import type {
-  ClaimedEvent,
-  EventFilter,
-  EventStore,
-  FurtherEvent,
-  Outcome,
-  RecordSnapshot,
-  StoredEvent,
-} from "../../../src/stores/event-store.ts";
+import type { EventFilter } from "../../../src/stores/event-filter.ts";
+import type { EventStore, FurtherEvent, Outcome } from "../../../src/stores/event-store.ts";
+import type { RecordSnapshot } from "../../../src/stores/snapshot.ts";
+import type { ClaimedEvent, StoredEvent } from "../../../src/stores/stored-event.ts";
 import type { Wrap } from "./wrapped.ts";
 
 const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));

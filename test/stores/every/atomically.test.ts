@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import type { ClaimedEvent, Write } from "../../../src/stores/event-store.ts";
+import type { Write } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 import { lazyQuery } from "../../support/lazy-query.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";

@@ -5,8 +5,6 @@
 import { once } from "node:events";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import mysql from "mysql2/promise";
-import pg from "pg";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
 import { postgresDialect } from "../../../src/stores/postgres/postgres-dialect.ts";
@@ -65,40 +63,49 @@ function watch(sql: string): void {
   if (statements === diesBefore) process.kill(process.pid, "SIGKILL");
 }
 
-async function open(): Promise<readonly [EventStore<unknown>, string]> {
+/** Loads the modules of the store first, so that processes that wait open their stores at the same moment. */
+async function load(): Promise<() => readonly [store: EventStore<unknown>, sql: string]> {
   switch (place.name) {
     case "SQLite": {
       const { migrationSql, sqliteStore } = await import("../../../src/stores/sqlite/index.ts");
-      const db = new DatabaseSync(url);
-      const [prepare, exec] = [db.prepare.bind(db), db.exec.bind(db)];
-      db.prepare = (sql) => {
-        watch(sql);
-        return prepare(sql);
+      return () => {
+        const db = new DatabaseSync(url);
+        const [prepare, exec] = [db.prepare.bind(db), db.exec.bind(db)];
+        db.prepare = (sql) => {
+          watch(sql);
+          return prepare(sql);
+        };
+        db.exec = (sql) => {
+          watch(sql);
+          exec(sql);
+        };
+        const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 20_000, migrate });
+        return [store as EventStore<unknown>, migrationSql({ from: 2 })];
       };
-      db.exec = (sql) => {
-        watch(sql);
-        exec(sql);
-      };
-      const store = sqliteStore(db, { durability: "process-crash", busyTimeout: 20_000, migrate });
-      return [store as EventStore<unknown>, migrationSql({ from: 2 })];
     }
     case "PostgreSQL": {
+      const { default: pg } = await import("pg");
       const { migrationSql, postgresStore } = await import("../../../src/stores/postgres/index.ts");
-      const pool = new pg.Pool({ connectionString: url, max: 3, allowExitOnIdle: true });
-      pool.on("connect", watchQueries);
-      const store = postgresStore({ pool, schema, wake: "poll", migrate });
-      return [store as EventStore<unknown>, migrationSql({ schema, from: 2 })];
+      return () => {
+        const pool = new pg.Pool({ connectionString: url, max: 3, allowExitOnIdle: true });
+        pool.on("connect", watchQueries);
+        const store = postgresStore({ pool, schema, wake: "poll", migrate });
+        return [store as EventStore<unknown>, migrationSql({ schema, from: 2 })];
+      };
     }
     default: {
+      const { default: mysql } = await import("mysql2/promise");
       const { migrationSql, mysqlStore } = await import("../../../src/stores/mysql/index.ts");
-      const pool = mysql.createPool({ uri: url, connectionLimit: 3 });
-      const get = pool.getConnection.bind(pool);
-      pool.getConnection = async () => {
-        const connection = await get();
-        watchQueries(connection);
-        return connection;
+      return () => {
+        const pool = mysql.createPool({ uri: url, connectionLimit: 3 });
+        const get = pool.getConnection.bind(pool);
+        pool.getConnection = async () => {
+          const connection = await get();
+          watchQueries(connection);
+          return connection;
+        };
+        return [mysqlStore({ pool, migrate }) as EventStore<unknown>, migrationSql({ from: 2 })];
       };
-      return [mysqlStore({ pool, migrate }) as EventStore<unknown>, migrationSql({ from: 2 })];
     }
   }
 }
@@ -128,16 +135,14 @@ async function handleEvents(store: EventStore<unknown>): Promise<string[]> {
 
 const say = (said: Omit<Said, "sql">, sql: string) => process.send?.({ ...said, sql } satisfies Said);
 
-await import("../../../src/stores/sqlite/index.ts");
-await import("../../../src/stores/postgres/index.ts");
-await import("../../../src/stores/mysql/index.ts");
+const open = await load();
 if (waits) {
   const go = once(process, "message");
   process.send?.("ready");
   await go;
 }
 try {
-  const [store, sql] = await open();
+  const [store, sql] = open();
   try {
     await store.counts();
     const schemaFound = await store.schema?.();

@@ -6,7 +6,7 @@ import pg from "pg";
 import { expect, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { DONE, eventOf } from "../event.ts";
-import { expectedOf, restore, versions } from "../fixtures/fixtures.ts";
+import { expectedOf, placeOf, versions } from "../fixtures/fixtures.ts";
 import { startProcess } from "../processes.ts";
 import type { LaterOptions, Said } from "./later-version.ts";
 import { describeEvery, type Kind, opened, type Place } from "./stores.ts";
@@ -30,12 +30,6 @@ function startLater({ place }: Place, options: Omit<LaterOptions, "place"> = {})
       said: messages.filter((message) => typeof message === "object").at(-1) as Said | undefined,
     })),
   };
-}
-
-async function placeOf(version: string, kind: Kind): Promise<Place> {
-  const place = await kind.create();
-  await restore(version, place);
-  return place;
 }
 
 async function handleAll(store: EventStore<unknown>): Promise<string[]> {

@@ -1,4 +1,5 @@
-import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 
 /** How often a call is tried, if the connection breaks each time. */
 const TRIES = 20;

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect } from "vitest";
-import type { ClaimedEvent, EventStore, FurtherEvent, Outcome } from "../../../src/stores/event-store.ts";
+import type { EventStore, FurtherEvent, Outcome } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 import { type Random, randomOf } from "../../system/random.ts";
 import { eventOf } from "../event.ts";
 

@@ -3,15 +3,8 @@ import type { EventStore } from "../../../src/stores/event-store.ts";
 import { withFiringId } from "../../../src/stores/firing-id.ts";
 import { machineOf, startSandbox, statusesIn } from "../../reconcile/support.ts";
 import { DONE } from "../event.ts";
-import { CODES, expectedOf, restore, versions } from "../fixtures/fixtures.ts";
-import { describeEvery, type Kind, opened, type Place } from "./stores.ts";
-
-/** A place with what an older version wrote. */
-async function placeOf(version: string, kind: Kind): Promise<Place> {
-  const place = await kind.create();
-  await restore(version, place);
-  return place;
-}
+import { CODES, expectedOf, placeOf, versions } from "../fixtures/fixtures.ts";
+import { describeEvery, opened } from "./stores.ts";
 
 /** Handles every event that is due. Fails if two events of a record have a lease at once. */
 async function handleAll(store: EventStore<unknown>): Promise<string[]> {

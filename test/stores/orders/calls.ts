@@ -1,11 +1,8 @@
 // The calls of the table, and the states in which they begin.
-import type {
-  ClaimedEvent,
-  EventStore,
-  NewEvent,
-  Outcome,
-  StoredEvent,
-} from "../../../src/stores/event-store.ts";
+
+import type { EventStore, Outcome } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "../../../src/stores/stored-event.ts";
+import { storedEvent } from "../event.ts";
 import type { Loss } from "./session.ts";
 
 const HOUR = 3_600_000;
@@ -56,20 +53,7 @@ function eventOf(eventId: string, given: Partial<NewEvent> = {}): NewEvent {
 
 function stored(eventId: string, given: Partial<StoredEvent>): StoredEvent {
   const past = new Date(Date.now() - 10_000);
-  return {
-    ...eventOf(eventId, given),
-    ...{
-      state: "pending",
-      attempts: 0,
-      receivedAt: past,
-      dueAt: past,
-      doneAt: null,
-      type: null,
-      reason: null,
-    },
-    ...{ history: [], traceparent: null },
-    ...given,
-  };
+  return storedEvent({ eventId, ref: REF, receivedAt: past, dueAt: past, ...given });
 }
 
 const later = () => new Date(Date.now() + HOUR);

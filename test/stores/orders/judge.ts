@@ -1,7 +1,8 @@
 // The invariants that hold after each order, and the results that some order of the whole calls gives.
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ClaimedEvent, EventStore } from "../../../src/stores/event-store.ts";
+import type { EventStore } from "../../../src/stores/event-store.ts";
 import { MemoryStore } from "../../../src/stores/memory/memory-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 import { begin, type Call, REF, type Scene, type State } from "./calls.ts";
 import type { Place } from "./places.ts";
 

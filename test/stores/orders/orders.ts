@@ -1,5 +1,5 @@
 // Runs pairs and triples of calls in every order of their statements.
-import type { ClaimedEvent } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 import { randomOf } from "../../system/random.ts";
 import { begin, type Call, calls, type Scene, SHORT, type State, states } from "./calls.ts";
 import { type Bounds, explore, type Play } from "./explore.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, vi } from "vitest";
 import { Log, type LogEntry } from "../../../src/logger.ts";
-import type { NewEvent } from "../../../src/stores/event-store.ts";
+import type { NewEvent } from "../../../src/stores/stored-event.ts";
 import type { ReceiveObservation } from "../../../src/webhooks/receiving/answers.ts";
 import { type Received, Receiver, type ReceiverOptions } from "../../../src/webhooks/receiving/receive.ts";
 import type { ReceiveRequest } from "../../../src/webhooks/receiving/request.ts";

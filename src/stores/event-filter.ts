@@ -1,10 +1,35 @@
-// Checks the filter of `list`, `replay` and `discard`.
+// The filter of `list`, `replay` and `discard`, and its check.
 
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
-import { type Change, eventStates } from "./event-states.ts";
-import type { EventFilter } from "./event-store.ts";
+import {
+  type Change,
+  type EventOrigin,
+  type EventState,
+  eventStates,
+  type FailureReason,
+} from "./event-states.ts";
 import { clearedTime, rowIdOf } from "./firing-id.ts";
+
+/** Selects events for {@link EventStore.list}, `replay` and `discard`. An event must match all given fields. */
+export interface EventFilter {
+  /** The event with this id, in lower case. */
+  readonly eventId?: string | undefined;
+  /** Events of this record: `booking:<code>` or `listing:<id>`. */
+  readonly ref?: string | undefined;
+  /** Events in this state. */
+  readonly state?: EventState | undefined;
+  /** Events of this type, such as `booking.Confirmed`. */
+  readonly type?: string | undefined;
+  /** Events whose last attempt failed for this reason. `discarded` selects discarded events. */
+  readonly reason?: FailureReason | "discarded" | undefined;
+  /** Events from this source. */
+  readonly source?: EventOrigin | undefined;
+  /** Events recorded at this time or later. */
+  readonly receivedAfter?: Date | undefined;
+  /** Events recorded before this time. */
+  readonly receivedBefore?: Date | undefined;
+}
 
 const FILTER = [
   "eventId",

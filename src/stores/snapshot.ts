@@ -1,0 +1,26 @@
+/** A value that a snapshot can keep. */
+export type TrackedValue = string | number | boolean | null;
+
+/** The status and the tracked fields of a record at one time. */
+export interface Snapshot {
+  /** The record's status. */
+  readonly status: string;
+  /** The tracked fields by name. */
+  readonly fields: Readonly<Record<string, TrackedValue>>;
+  /**
+   * JSON with the stay that the user's side knows, for `stayChange`. It is absent if `status` and `fields` say the same.
+   */
+  readonly known?: string | undefined;
+}
+
+/** The snapshot that a store keeps of a booking or listing. */
+export interface RecordSnapshot {
+  /** The record: `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
+  /** The snapshot that the record's last handled event or `EventStore.learn` wrote. */
+  readonly snapshot: Snapshot;
+  /** The number of the snapshot. It starts at 1, and rises by 1 with each change of the record. */
+  readonly sequence: number;
+  /** When the snapshot was last written or found unchanged. */
+  readonly seenAt: Date;
+}
