@@ -3,7 +3,7 @@
 import { isThenable, withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
-import type { ClaimedEvent, NewEvent, Outcome, Write } from "../stores/event-store.ts";
+import type { ClaimedEvent, Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
@@ -15,6 +15,7 @@ import {
   kindOf,
   type Outage,
   type QueueOptions,
+  recordOf,
   type WorkFailure,
   type WorkResult,
 } from "./work.ts";
@@ -285,11 +286,6 @@ export class Attempt<Tx> {
   get #duration(): number {
     return performance.now() - this.#startedAt;
   }
-}
-
-/** Returns the key under which `CircuitBreaker` and `RefusedReads` count the event's record. */
-export function recordOf({ ref, eventId }: NewEvent): string {
-  return ref ?? eventId;
 }
 
 /** How late the first attempt at a timer starts, ms. It is `undefined` for other attempts. */

@@ -1,8 +1,7 @@
 // Chooses which events come first while reads are limited.
 
 import type { EventStore, StoredEvent } from "../stores/event-store.ts";
-import { recordOf } from "./attempt.ts";
-import { type Kind, kindOf } from "./work.ts";
+import { type Kind, kindOf, recordOf } from "./work.ts";
 
 // A claim takes what is due longest. It cannot choose by kind or by snapshot, so this file chooses events from lists, and
 // the queue claims them by their ids.
