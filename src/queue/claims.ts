@@ -5,6 +5,7 @@ import { StayhookError } from "../errors.ts";
 import type { ClaimedEvent, ClaimOptions } from "../stores/event-store.ts";
 import type { Attempt } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
+import { ClaimedAhead } from "./claimed-ahead.ts";
 import { EventPicker } from "./event-picker.ts";
 import { Lease, type Leases } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
@@ -19,6 +20,8 @@ const RENEWALS = 3;
 /** How many attempts may begin. */
 interface Room {
   readonly limit: number;
+  /** How many events to claim besides, for slots that become free during the claim. Only the loop does. */
+  readonly ahead: number;
   /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
   /** Whether only events may begin whose kind does not pause. `wait` is then the wait for the others. */
@@ -37,6 +40,8 @@ interface Claimant {
 
 interface FillOptions {
   readonly limit: number;
+  /** How many further claims wait for slots. */
+  readonly ahead?: number;
   /** Claims only this event. */
   readonly eventId?: string | undefined;
   readonly claimant?: Claimant | undefined;
@@ -61,55 +66,92 @@ export class Claims<Tx> {
   readonly #queue: QueueOptions<Tx>;
   readonly #options: ClaimsOptions<Tx>;
   readonly #picker: EventPicker<Tx>;
+  readonly #ahead: ClaimedAhead<Tx>;
   /** How many slots claims in flight have reserved. */
   #reserved = 0;
   /** Claims in flight, and claims that the queue gives back. These promises never reject. */
   readonly #inFlight = new Set<Promise<void>>();
-  /** Whether no attempt may begin any more. Claims in flight are then given back. */
-  closed = false;
+  #closed = false;
 
   constructor(queue: QueueOptions<Tx>, options: ClaimsOptions<Tx>) {
     this.#queue = queue;
     this.#options = options;
     this.#picker = new EventPicker(queue.store);
+    this.#ahead = new ClaimedAhead(
+      options.leases,
+      queue.policy.concurrency,
+      (claim) => void this.giveBack(claim),
+    );
+  }
+
+  /** Lets no attempt begin any more. Gives back the claims that wait for slots, and those in flight when they arrive. */
+  close(): void {
+    this.#closed = true;
+    this.startWaiting();
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** How many claims wait for slots. */
+  get waiting(): number {
+    return this.#ahead.size;
   }
 
   /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
-    if (this.closed) return { limit: 0, wait: undefined };
+    if (this.#closed) return { limit: 0, ahead: 0, wait: undefined };
     const { breaker, refusedReads, running } = this.#options;
     const slots = running.freeSlots - this.#reserved;
     const gate = breaker.gateAt(now);
+    const ahead = Number.isFinite(gate.room) || refusedReads.limiting ? 0 : this.#ahead.room;
     const partly = gate.room === 0 && breaker.shutKinds.length > 0;
     const room = partly ? slots : Math.min(slots, gate.room - (breaker.pause ? this.#reserved : 0));
-    if (room <= 0) return { limit: 0, wait: slots > 0 ? gate.wait || undefined : undefined, partly };
+    if (room <= 0) return { limit: 0, ahead, wait: slots > 0 ? gate.wait || undefined : undefined, partly };
     const { reads, nextRead } = refusedReads.roomAt(now);
     return reads > 0
-      ? { limit: Math.min(room, reads), wait: partly ? gate.wait : 0, partly }
-      : { limit: 0, wait: nextRead, partly };
+      ? { limit: Math.min(room, reads), ahead, wait: partly ? gate.wait : 0, partly }
+      : { limit: 0, ahead, wait: nextRead, partly };
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link roomAt}. */
-  async fill({ limit, eventId, claimant }: FillOptions): Promise<Filled<Tx>> {
+  async fill({ limit, ahead, eventId, claimant }: FillOptions): Promise<Filled<Tx>> {
     const { refusedReads, running, onFilled } = this.#options;
     const { limiting } = refusedReads;
     this.#reserved += limit;
     if (limiting) refusedReads.take(limit);
     const started: Attempt<Tx>[] = [];
+    const { freed } = running;
     try {
-      const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit, eventId));
+      const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit + (ahead ?? 0), eventId));
+      if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
       for (const claim of claims) {
-        if (this.closed || this.#isPaused(claim) || claimant?.isOver) void this.giveBack(claim);
+        if (this.#closed || this.#isPaused(claim) || claimant?.isOver) void this.giveBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
-        else started.push(running.start(claim, leaseEndsAt));
+        else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
+        else this.#ahead.add(claim, leaseEndsAt);
       }
       return { claimed: claims.length, started };
     } finally {
       this.#reserved -= limit;
       // A claim without an attempt reads no record, so it must not use up the limit of reads.
       if (limiting) refusedReads.take(started.length - limit);
+      this.startWaiting();
       onFilled();
+    }
+  }
+
+  /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
+  startWaiting(): void {
+    const { breaker, refusedReads, running } = this.#options;
+    if (this.#closed || breaker.pause || refusedReads.limiting) this.#ahead.giveBackAll();
+    while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
+      const { claim, held, endsAt } = this.#ahead.take()!;
+      // If an attempt at this record runs, one of the two leases is lost, and the store knows which.
+      if (!held || this.#isPaused(claim) || running.ofSameRecord(claim)) void this.giveBack(claim);
+      else running.start(claim, endsAt);
     }
   }
 

@@ -96,13 +96,13 @@ export class Loop<Tx> {
   async #claimDue(): Promise<number | undefined> {
     const { breaker, claims } = this.#options;
     const now = performance.now();
-    const { limit, wait, partly } = claims.roomAt(now);
+    const { limit, ahead, wait, partly } = claims.roomAt(now);
     const next = partly ? this.#pickAt : this.#dueAt;
     // The end of the wait in a pause is the time to ask the witnesses again.
     if (next > now) return earlier(next - now, (breaker.pause && wait) || undefined);
-    if (limit === 0) return wait;
+    if (limit + ahead === 0) return wait;
     if (partly) await this.#pick(limit, now);
-    else await this.#ask(limit);
+    else await this.#ask(limit, ahead);
     this.#failure = undefined;
     return 0;
   }
@@ -117,12 +117,12 @@ export class Loop<Tx> {
   }
 
   /** Claims due events, and sets when the loop must claim next. */
-  async #ask(limit: number): Promise<void> {
+  async #ask(limit: number, ahead: number): Promise<void> {
     const { claims } = this.#options;
     // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
     this.#dueAt = NEVER;
-    const { claimed } = await claims.fill({ limit });
-    if (claimed >= limit) this.#dueAt = NOW;
+    const { claimed } = await claims.fill({ limit, ahead });
+    if (claimed >= limit + ahead) this.#dueAt = NOW;
     if (this.#dueAt === NOW) return;
     const next = (await claims.nextDue()) ?? NEVER;
     if (this.#dueAt === NOW) return;

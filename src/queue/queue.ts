@@ -40,6 +40,7 @@ export class Queue<Tx> {
       witnesses: readWitness && new Witnesses(store, readWitness),
       onPause: (pause) => {
         options.observe({ kind: "paused", ...pause });
+        this.#claims.startWaiting();
         changes.tell();
       },
       onResume: (scope) => {
@@ -54,7 +55,10 @@ export class Queue<Tx> {
       breaker,
       refusedReads,
       leases,
-      onSettling: () => changes.tell(),
+      onSettling: () => {
+        this.#claims.startWaiting();
+        changes.tell();
+      },
       onEnded: () => this.#mayBeDue(),
     });
     const onFilled = (): void => changes.tell();
@@ -162,7 +166,7 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#loop.stop();
-    this.#claims.closed = true;
+    this.#claims.close();
     this.#unwatchClock?.();
     this.breaker.close();
     this.#changes.tell();
@@ -178,6 +182,7 @@ export class Queue<Tx> {
 
   /** Makes the loop and the drains look for events: another event of a record may be due. */
   #mayBeDue(): void {
+    this.#claims.startWaiting();
     this.#changes.looks += 1;
     this.#loop.wake();
   }

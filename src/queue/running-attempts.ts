@@ -34,6 +34,8 @@ export class RunningAttempts<Tx> {
   /** The latest attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #watchers = new Set<AttemptWatcher<Tx>>();
+  /** How many attempts have needed their slots no more. */
+  freed = 0;
 
   constructor(queue: QueueOptions<Tx>, options: RunningAttemptsOptions<Tx>) {
     this.#queue = queue;
@@ -78,6 +80,7 @@ export class RunningAttempts<Tx> {
       after: earlier?.ended,
       onSettling: () => {
         this.#settling.add(attempt);
+        this.freed += 1;
         onSettling();
       },
     });
@@ -91,7 +94,7 @@ export class RunningAttempts<Tx> {
 
   #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
     this.#all.delete(attempt);
-    this.#settling.delete(attempt);
+    if (!this.#settling.delete(attempt)) this.freed += 1;
     if (this.ofSameRecord(attempt.claim) === attempt) this.#byRecord.delete(recordOf(attempt.claim));
     this.#options.leases.delete(attempt.lease);
     for (const watcher of this.#watchers) watcher.ended(attempt, end);
