@@ -46,7 +46,7 @@ export class ClaimedAhead<Tx> {
   }
 
   add(claim: ClaimedEvent, leaseEndsAt: number): void {
-    const lease = new Lease(claim, leaseEndsAt, { onLost: () => this.#waiting.delete(lease) });
+    const lease = new Lease(claim, leaseEndsAt);
     this.#waiting.set(lease, performance.now());
     this.#leases.add(lease);
     if (!this.#alarm.isSet) this.#alarm.set(LONGEST_WAIT);

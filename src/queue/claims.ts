@@ -131,7 +131,10 @@ export class Claims<Tx> {
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
         else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
-        else this.#ahead.add(claim, leaseEndsAt);
+        else {
+          running.loseLeaseOf(claim);
+          this.#ahead.add(claim, leaseEndsAt);
+        }
       }
       return { claimed: claims.length, started };
     } finally {
@@ -149,8 +152,9 @@ export class Claims<Tx> {
     if (this.#closed || breaker.pause || refusedReads.limiting) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
-      // If an attempt at this record runs, one of the two leases is lost, and the store knows which.
-      if (!held || this.#isPaused(claim) || running.ofSameRecord(claim)) void this.giveBack(claim);
+      // An attempt that began during the wait has a younger lease of the record.
+      const isOutdated = running.ofSameRecord(claim)?.lease.lost === false;
+      if (!held || this.#isPaused(claim)) void this.giveBack(claim);
       else running.start(claim, endsAt);
     }
   }

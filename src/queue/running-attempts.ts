@@ -71,8 +71,7 @@ export class RunningAttempts<Tx> {
   start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
     const { breaker, refusedReads, leases, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
-    // The store has leased the record anew, so the lease of an attempt that still runs here is lost.
-    earlier?.lease.lose();
+    this.loseLeaseOf(claim);
     const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
       breaker,
       refusedReads,
@@ -90,6 +89,11 @@ export class RunningAttempts<Tx> {
     for (const watcher of this.#watchers) watcher.started(attempt);
     void attempt.ended.then((end) => this.#ended(attempt, end));
     return attempt;
+  }
+
+  /** Tells an attempt at the same record that its lease is lost, because the store has leased the record anew. */
+  loseLeaseOf(claim: ClaimedEvent): void {
+    this.ofSameRecord(claim)?.lease.lose();
   }
 
   #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {

@@ -116,7 +116,8 @@ test("a claim is given back after 250 ms, so that an idle process can handle its
   // The callbacks that are running end, and long ones take their slots.
   await advance(CALLBACK);
   const ids = await untilWaiting();
-  await advance(250);
+  // Longer than 250 ms, so that the loop could claim again.
+  await advance(300);
   expect(await store.counts()).toMatchObject({ processing: CONCURRENCY });
   expect(await store.get(ids[0]!)).toMatchObject({ state: "pending", attempts: 0, history: [] });
   const before = ran.length;
@@ -138,6 +139,22 @@ test("claims are given back in an outage, and their attempts do not count", asyn
   expect(others.length).toBeGreaterThan(0);
   for (const id of others)
     expect(await store.get(id)).toMatchObject({ state: "pending", attempts: 0, history: [] });
+});
+
+test("claims are given back when an outage begins, although callbacks go on", async () => {
+  const { becomes, untilWaiting, queue, store } = await busyQueue();
+  const { work } = longWork();
+  let isFirst = true;
+  becomes((claim, context) => {
+    if (!isFirst) return work(claim, context);
+    isFirst = false;
+    return sleep(2 * CALLBACK).then(() => outOfReach(MINUTE));
+  });
+  await advance(CALLBACK);
+  await untilWaiting();
+  for (let ms = 0; queue.state !== "paused" && ms < 200; ms += 1) await advance(1);
+  await advance(CLAIM);
+  expect((await store.counts()).processing).toBe(CONCURRENCY - 1);
 });
 
 test("close gives waiting claims back at once", async () => {
