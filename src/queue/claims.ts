@@ -154,7 +154,7 @@ export class Claims<Tx> {
       const { claim, held, endsAt } = this.#ahead.take()!;
       // An attempt that began during the wait has a younger lease of the record.
       const isOutdated = running.ofSameRecord(claim)?.lease.lost === false;
-      if (!held || this.#isPaused(claim)) void this.giveBack(claim);
+      if (!held || isOutdated || this.#isPaused(claim)) void this.giveBack(claim);
       else running.start(claim, endsAt);
     }
   }
