@@ -5,7 +5,7 @@ import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
@@ -16,6 +16,7 @@ import {
   kindOf,
   type Outage,
   type QueueOptions,
+  recordOf,
   type WorkFailure,
   type WorkResult,
 } from "./work.ts";
@@ -286,11 +287,6 @@ export class Attempt<Tx> {
   get #duration(): number {
     return performance.now() - this.#startedAt;
   }
-}
-
-/** Returns the key under which `CircuitBreaker` and `RefusedReads` count the event's record. */
-export function recordOf({ ref, eventId }: NewEvent): string {
-  return ref ?? eventId;
 }
 
 /** How late the first attempt at a timer starts, ms. It is `undefined` for other attempts. */

@@ -1,7 +1,15 @@
-import { MAX_TIMER } from "../async.ts";
+import { MAX_TIMER, withTimeout } from "../async.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
+import type { Changes } from "./changes.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import type { Claims } from "./claims.ts";
 import type { Lease } from "./leases.ts";
+import type { RefusedReads } from "./refused-reads.ts";
+import type { RunningAttempts } from "./running-attempts.ts";
+
+/** A drain without a timeout ends when the platform has refused every record for this long, ms. */
+const ONLY_REFUSED = 60_000;
 
 /** Limits of a drain. */
 export interface DrainOptions {
@@ -22,24 +30,93 @@ export interface DrainResult {
   readonly failed: number;
 }
 
-/** The events that a running drain has seen, and their results. */
+interface DrainParts<Tx> {
+  readonly breaker: CircuitBreaker;
+  readonly refusedReads: RefusedReads;
+  readonly changes: Changes;
+  readonly running: RunningAttempts<Tx>;
+  readonly claims: Claims<Tx>;
+}
+
+/** Makes one attempt at each event that is due, and waits for the attempts that already run. */
 export class Drain<Tx> {
-  readonly stop: Stop;
-  readonly startedAt = performance.now();
+  readonly #stop: Stop;
+  readonly #parts: DrainParts<Tx>;
+  readonly #startedAt = performance.now();
   /** The leases of events that are due again after their attempt in this drain. */
   readonly held: Lease[] = [];
   /** The ids of rows: a timer that sets itself again must not keep a drain from its end. */
   readonly #known = new Set<string>();
+  /** The attempts that have not ended. */
   readonly #open = new Set<Attempt<Tx>>();
   #done = 0;
   #failed = 0;
 
-  constructor(stop: Stop) {
-    this.stop = stop;
+  constructor(stop: Stop, parts: DrainParts<Tx>) {
+    this.#stop = stop;
+    this.#parts = parts;
+  }
+
+  async run(): Promise<DrainResult> {
+    const { running, claims } = this.#parts;
+    running.watch(this);
+    try {
+      await this.#handleDue();
+      if (this.isOver) await running.release([...this.#open]);
+      return { done: this.#done, failed: this.#failed };
+    } finally {
+      running.unwatch(this);
+      await claims.giveBackAll(this.held);
+    }
+  }
+
+  async #handleDue(): Promise<void> {
+    const { breaker, changes, claims } = this.#parts;
+    const { requested } = this.#stop;
+    /** The looks that the last empty claim has seen. */
+    let looked = -1;
+    while (!this.isOver) {
+      const { next, looks } = changes;
+      const now = performance.now();
+      const { limit, wait } = claims.roomAt(now);
+      const isHopeless = this.#isHopeless(now);
+      const isPaused = breaker.pause !== undefined && breaker.shutKinds.length === 0;
+      if (limit > 0 && !isHopeless && looked !== looks) {
+        const filled = await Promise.race([claims.fill({ limit, claimant: this }), requested]);
+        if (filled?.claimed === 0) looked = looks;
+      } else if (
+        this.#open.size > 0 ||
+        breaker.asking ||
+        !(limit > 0 || isPaused || isHopeless || claims.closed)
+      ) {
+        const within = limit > 0 || isPaused || isHopeless ? undefined : wait;
+        const either = Promise.race([next, requested]);
+        await (within === undefined ? either : withTimeout(within, either));
+      } else {
+        // The loop may be claiming the last due events at this moment.
+        await Promise.race([claims.inFlight(), requested]);
+        if (this.#open.size + claims.waiting === 0 && changes.looks === looks) break;
+      }
+    }
+  }
+
+  /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
+  #isHopeless(now: number): boolean {
+    const { limiting, since } = this.#parts.refusedReads;
+    return !this.#stop.timed && limiting && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
+  }
+
+  /** Whether the drain was stopped. */
+  get isOver(): boolean {
+    return this.#stop.asked;
+  }
+
+  knows(eventId: string): boolean {
+    return this.#known.has(rowIdOf(eventId).eventId);
   }
 
   /** Counts the attempt, unless the drain has seen another attempt at the same event. */
-  add(attempt: Attempt<Tx>): void {
+  started(attempt: Attempt<Tx>): void {
     const { eventId } = rowIdOf(attempt.claim.eventId);
     if (this.#known.has(eventId)) return;
     this.#known.add(eventId);
@@ -50,19 +127,6 @@ export class Drain<Tx> {
     if (!this.#open.delete(attempt)) return;
     if (end === "done") this.#done += 1;
     else if (end === "retrying" || end === "parked") this.#failed += 1;
-  }
-
-  knows(eventId: string): boolean {
-    return this.#known.has(rowIdOf(eventId).eventId);
-  }
-
-  /** The attempts that have not ended. */
-  get open(): readonly Attempt<Tx>[] {
-    return [...this.#open];
-  }
-
-  get result(): DrainResult {
-    return { done: this.#done, failed: this.#failed };
   }
 }
 

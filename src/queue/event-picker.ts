@@ -2,8 +2,7 @@
 
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { recordOf } from "./attempt.ts";
-import { type Kind, kindOf } from "./work.ts";
+import { type Kind, kindOf, recordOf } from "./work.ts";
 
 // A claim takes what is due longest. It cannot choose by kind or by snapshot, so this file chooses events from lists, and
 // the queue claims them by their ids.

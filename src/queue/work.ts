@@ -4,7 +4,7 @@ import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent, Write } from "../stores/event-store.ts";
 import type { Snapshot } from "../stores/snapshot.ts";
-import type { ClaimedEvent } from "../stores/stored-event.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 
 export interface WorkContext {
   /**
@@ -132,6 +132,11 @@ export type Kind = Exclude<PauseScope, "everything">;
 /** Returns the kind of a record, or of another thing that the reconciler reads. */
 export function kindOf(name: string): Kind {
   return name.startsWith("listing") ? "listings" : "bookings";
+}
+
+/** Returns the name of the event's record: its `ref`. An event without a record counts as a record of its own. */
+export function recordOf({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
+  return ref ?? eventId;
 }
 
 /** Reads a record once. Resolves to the failure if the platform does not answer; to `undefined` if it does, even with 404. */

@@ -89,6 +89,8 @@ async function live(random: Random): Promise<Record<string, number>> {
   const actions: (() => unknown)[] = [
     () => store.add(nextEvent(random.oneIn(4) ? null : `booking:${random.below(4)}`)),
     () => store.add(nextEvent(`booking:later`), { dueIn: random.below(60) }),
+    // Enough events for claims that wait for slots.
+    () => Promise.all(Array.from({ length: 12 }, () => store.add(nextEvent(null)))),
     () => queue.wake(),
     () => {
       platform = random.pick(["up", "down", "down", "limits", "refuses", "fails"]);

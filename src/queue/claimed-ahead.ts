@@ -1,0 +1,83 @@
+// Keeps claims until a slot is free, so that a free slot does not wait for the store's answer to a claim.
+
+import { Alarm } from "../async.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
+import { Lease, type Leases } from "./leases.ts";
+
+/** How long a claim may wait for a slot, ms. Another process may be free to handle its event. */
+const LONGEST_WAIT = 250;
+
+/**
+ * The claims that wait for a slot. There are no more of them than attempts probably end within two claims: none if
+ * callbacks take long, or if the store answers at once.
+ */
+export class ClaimedAhead<Tx> {
+  readonly #leases: Leases<Tx>;
+  readonly #concurrency: number;
+  readonly #giveBack: (claim: ClaimedEvent) => void;
+  /** The leases with the time at which their wait began, on the monotonic clock. The oldest is first. */
+  readonly #waiting = new Map<Lease, number>();
+  readonly #alarm = new Alarm(() => this.#tick());
+  /** How many slots became free during each of the last two claims. Callbacks that end together skip one claim. */
+  #freed: readonly number[] = [];
+
+  constructor(leases: Leases<Tx>, concurrency: number, giveBack: (claim: ClaimedEvent) => void) {
+    this.#leases = leases;
+    this.#concurrency = concurrency;
+    this.#giveBack = giveBack;
+  }
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /**
+   * How many events to claim. Half of the claims that may wait are for the slots that become free during the next claim.
+   * While more than this half waits, the room is 0, so that a claim gets several events.
+   */
+  get room(): number {
+    const most = Math.min(2 * Math.max(0, ...this.#freed), this.#concurrency);
+    return this.size * 2 > most ? 0 : most - this.size;
+  }
+
+  /** Notes how many slots became free during a claim. */
+  noteFreed(slots: number): void {
+    this.#freed = [...this.#freed.slice(-1), slots];
+  }
+
+  add(claim: ClaimedEvent, leaseEndsAt: number): void {
+    const lease = new Lease(claim, leaseEndsAt);
+    this.#waiting.set(lease, performance.now());
+    this.#leases.add(lease);
+    if (!this.#alarm.isSet) this.#alarm.set(LONGEST_WAIT);
+  }
+
+  /** Removes the claim that has waited longest. */
+  take(): Lease | undefined {
+    const [lease] = this.#waiting.keys();
+    if (lease !== undefined) this.#remove(lease);
+    return lease;
+  }
+
+  giveBackAll(): void {
+    for (let lease = this.take(); lease !== undefined; lease = this.take()) this.#giveBack(lease.claim);
+  }
+
+  #remove(lease: Lease): void {
+    this.#waiting.delete(lease);
+    this.#leases.delete(lease);
+    if (this.size === 0) this.#alarm.clear();
+  }
+
+  /** If a claim has waited too long, callbacks take longer than before. */
+  #tick(): void {
+    const [since = performance.now()] = this.#waiting.values();
+    const left = since + LONGEST_WAIT - performance.now();
+    if (left > 0) {
+      if (this.size > 0) this.#alarm.set(left);
+      return;
+    }
+    this.#freed = [];
+    this.giveBackAll();
+  }
+}

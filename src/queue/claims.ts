@@ -1,0 +1,272 @@
+// Finds out how many attempts may begin, claims events for them, and gives back claims that get no attempt.
+
+import { withTimeout } from "../async.ts";
+import { StayhookError } from "../errors.ts";
+import type { ClaimOptions } from "../stores/event-store.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
+import type { Attempt } from "./attempt.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import { ClaimedAhead } from "./claimed-ahead.ts";
+import { EventPicker } from "./event-picker.ts";
+import { Lease, type Leases } from "./leases.ts";
+import type { RefusedReads } from "./refused-reads.ts";
+import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
+import { kindOf, type QueueOptions } from "./work.ts";
+
+/** How long the store may take to answer a claim, ms. Then the loop asks again, and gives a late claim back. */
+const ANSWER = 30_000;
+/** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
+const RENEWALS = 3;
+
+/** How many attempts may begin. */
+interface Room {
+  readonly limit: number;
+  /** How many events to claim besides, for slots that become free during the claim. Only the loop does. */
+  readonly ahead: number;
+  /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
+  readonly wait: number | undefined;
+  /** Whether only events may begin whose kind does not pause. `wait` is then the wait for the others. */
+  readonly partly?: boolean;
+}
+
+/** Who claims, if not every claim gets an attempt. */
+interface Claimant {
+  /** Whether no attempt may begin any more. */
+  readonly isOver: boolean;
+  /** Whether the claim gets no attempt, because the claimant has seen its event. */
+  knows(eventId: string): boolean;
+  /** Gets the leases of events that the claimant knows, and gives them back at its end. */
+  readonly held: Lease[];
+}
+
+interface FillOptions {
+  readonly limit: number;
+  /** How many further claims wait for slots. */
+  readonly ahead?: number;
+  /** Claims only this event. */
+  readonly eventId?: string | undefined;
+  readonly claimant?: Claimant | undefined;
+}
+
+interface Filled<Tx> {
+  readonly claimed: number;
+  readonly started: readonly Attempt<Tx>[];
+}
+
+interface ClaimsOptions<Tx> {
+  readonly breaker: CircuitBreaker;
+  readonly refusedReads: RefusedReads;
+  readonly leases: Leases<Tx>;
+  readonly running: RunningAttempts<Tx>;
+  /** Called when a claim has ended, because others may wait for the slots that it had reserved. */
+  readonly onFilled: () => void;
+}
+
+/** Makes all claims of the queue: those of the loop, of drains, and of inline requests. */
+export class Claims<Tx> {
+  readonly #queue: QueueOptions<Tx>;
+  readonly #options: ClaimsOptions<Tx>;
+  readonly #picker: EventPicker<Tx>;
+  readonly #ahead: ClaimedAhead<Tx>;
+  /** How many slots claims in flight have reserved. */
+  #reserved = 0;
+  /** Claims in flight, and claims that the queue gives back. These promises never reject. */
+  readonly #inFlight = new Set<Promise<void>>();
+  #closed = false;
+
+  constructor(queue: QueueOptions<Tx>, options: ClaimsOptions<Tx>) {
+    this.#queue = queue;
+    this.#options = options;
+    this.#picker = new EventPicker(queue.store);
+    this.#ahead = new ClaimedAhead(
+      options.leases,
+      queue.policy.concurrency,
+      (claim) => void this.giveBack(claim),
+    );
+  }
+
+  /** Lets no attempt begin any more. Gives back the claims that wait for slots, and those in flight when they arrive. */
+  close(): void {
+    this.#closed = true;
+    this.startWaiting();
+  }
+
+  get closed(): boolean {
+    return this.#closed;
+  }
+
+  /** How many claims wait for slots. */
+  get waiting(): number {
+    return this.#ahead.size;
+  }
+
+  /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
+  roomAt(now: number): Room {
+    if (this.#closed) return { limit: 0, ahead: 0, wait: undefined };
+    const { breaker, refusedReads, running } = this.#options;
+    const slots = running.freeSlots - this.#reserved;
+    const gate = breaker.gateAt(now);
+    const ahead = Number.isFinite(gate.room) || refusedReads.limiting ? 0 : this.#ahead.room;
+    const partly = gate.room === 0 && breaker.shutKinds.length > 0;
+    const room = partly ? slots : Math.min(slots, gate.room - (breaker.pause ? this.#reserved : 0));
+    if (room <= 0) return { limit: 0, ahead, wait: slots > 0 ? gate.wait || undefined : undefined, partly };
+    const { reads, nextRead } = refusedReads.roomAt(now);
+    return reads > 0
+      ? { limit: Math.min(room, reads), ahead, wait: partly ? gate.wait : 0, partly }
+      : { limit: 0, ahead, wait: nextRead, partly };
+  }
+
+  /** Claims due events, and starts their attempts. `limit` must not exceed {@link roomAt}. */
+  async fill({ limit, ahead, eventId, claimant }: FillOptions): Promise<Filled<Tx>> {
+    const { refusedReads, running, onFilled } = this.#options;
+    const { limiting } = refusedReads;
+    this.#reserved += limit;
+    if (limiting) refusedReads.take(limit);
+    const started: Attempt<Tx>[] = [];
+    const { freed } = running;
+    try {
+      const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit + (ahead ?? 0), eventId));
+      if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
+      for (const claim of claims) {
+        if (this.#closed || this.#isPaused(claim) || claimant?.isOver) void this.giveBack(claim);
+        // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
+        else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
+        else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
+        else {
+          running.loseLeaseOf(claim);
+          this.#ahead.add(claim, leaseEndsAt);
+        }
+      }
+      return { claimed: claims.length, started };
+    } finally {
+      this.#reserved -= limit;
+      // A claim without an attempt reads no record, so it must not use up the limit of reads.
+      if (limiting) refusedReads.take(started.length - limit);
+      this.startWaiting();
+      onFilled();
+    }
+  }
+
+  /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
+  startWaiting(): void {
+    const { breaker, refusedReads, running } = this.#options;
+    if (this.#closed || breaker.pause || refusedReads.limiting) this.#ahead.giveBackAll();
+    while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
+      const { claim, held, endsAt } = this.#ahead.take()!;
+      // An attempt that began during the wait has a younger lease of the record.
+      const isOutdated = running.ofSameRecord(claim)?.lease.lost === false;
+      if (!held || isOutdated || this.#isPaused(claim)) void this.giveBack(claim);
+      else running.start(claim, endsAt);
+    }
+  }
+
+  /** Asks the store for due events. Before, renews the leases that have ended. */
+  async #claimsFor(limit: number, eventId: string | undefined) {
+    // Check the leases again after each wait: the event loop may have been blocked meanwhile.
+    const { leases } = this.#options;
+    for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
+    const ids = eventId === undefined ? await this.#chosen(limit) : [eventId];
+    const leaseEndsAt = performance.now() + this.#queue.policy.leaseDuration;
+    const claims =
+      ids === undefined
+        ? await this.#askStore({ limit })
+        : (await Promise.all(ids.map((eventId) => this.#askStore({ limit: 1, eventId })))).flat();
+    return { claims, leaseEndsAt };
+  }
+
+  /** Returns the ids of the events to claim; `undefined` for those that are due longest. */
+  async #chosen(limit: number): Promise<readonly string[] | undefined> {
+    const { breaker, refusedReads } = this.#options;
+    // A half-open breaker without witnesses lets one event of any kind through.
+    const isTry = breaker.gateAt(performance.now()).room > 0;
+    if (!isTry && breaker.shutKinds.length > 0) return this.#picker.except(breaker.shutKinds, limit);
+    const genuine = refusedReads.prefersGenuine() ? await this.#picker.genuine(limit) : [];
+    return genuine.length > 0 ? genuine : undefined;
+  }
+
+  /** @throws StayhookError if the store does not answer in time */
+  #askStore(which: Pick<ClaimOptions, "limit" | "eventId">): Promise<ClaimedEvent[]> {
+    const { store, worker, policy } = this.#queue;
+    const { leaseDuration } = policy;
+    return answered(
+      "claim",
+      async () => store.claim({ ...which, leaseDuration, worker }),
+      // After the time limit, no attempt follows. Release what the late answer has leased.
+      (claims) => claims.forEach((claim) => void this.giveBack(claim)),
+    );
+  }
+
+  /** Returns ms until the next event is due; `undefined` if no event waits. */
+  nextDue(): Promise<number | undefined> {
+    return answered("nextDue", async () => this.#queue.store.nextDue());
+  }
+
+  /** Whether the event must wait for the end of a pause. */
+  #isPaused({ ref }: ClaimedEvent): boolean {
+    const kind = ref === null ? null : kindOf(ref);
+    return this.#options.breaker.gateAt(performance.now(), kind).room === 0;
+  }
+
+  /** Keeps the lease of a claim without an attempt. */
+  #hold(claim: ClaimedEvent, leaseEndsAt: number): Lease {
+    const lease = new Lease(claim, leaseEndsAt);
+    this.#options.leases.add(lease);
+    return lease;
+  }
+
+  /** Releases claims that were held. Never rejects. */
+  async giveBackAll(held: readonly Lease[]): Promise<void> {
+    for (const lease of held) this.#options.leases.delete(lease);
+    await Promise.all(held.map(({ claim }) => this.giveBack(claim)));
+  }
+
+  /** Releases a claim that gets no attempt. Never rejects. */
+  async giveBack(claim: ClaimedEvent): Promise<void> {
+    try {
+      const settling = (async () => this.#queue.store.settle(claim, { state: "released" }))();
+      await this.#track(withTimeout(GIVE_BACK, settling));
+    } catch (error) {
+      const { eventId } = claim;
+      this.#queue.logger.warn(
+        `the store did not release event ${eventId}. Another process can handle the event when its lease ends`,
+        { eventId, error },
+      );
+    }
+  }
+
+  #track<T>(call: Promise<T>): Promise<T> {
+    const settled: Promise<void> = call.then(
+      () => void this.#inFlight.delete(settled),
+      () => void this.#inFlight.delete(settled),
+    );
+    this.#inFlight.add(settled);
+    return call;
+  }
+
+  /** Resolves when the claims that are in flight now have ended. */
+  async inFlight(): Promise<void> {
+    await Promise.all(this.#inFlight);
+  }
+
+  /** Resolves when no claim is in flight, and none is being given back. */
+  async settled(): Promise<void> {
+    while (this.#inFlight.size > 0) await this.inFlight();
+  }
+}
+
+/**
+ * Calls a store, and settles like its answer.
+ *
+ * @param late - gets an answer that comes after the time limit
+ * @throws StayhookError if no answer comes within {@link ANSWER} ms
+ */
+async function answered<T>(method: string, call: () => Promise<T>, late?: (answer: T) => void): Promise<T> {
+  const answer = call();
+  const inTime = await withTimeout(
+    ANSWER,
+    answer.then((value) => ({ value })),
+  );
+  if (inTime !== undefined) return inTime.value;
+  if (late) void answer.then(late, () => {});
+  throw new StayhookError(`The store did not answer ${method}() within ${ANSWER} ms.`);
+}

@@ -1,0 +1,149 @@
+import { idleTimer } from "../async.ts";
+import type { Changes } from "./changes.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import type { Claims } from "./claims.ts";
+import type { QueueOptions } from "./work.ts";
+
+/** How often the loop polls a store that cannot notify, ms. */
+const POLL = 1000;
+/** How long to wait if the store reports a due event but the claim gets no event, ms. */
+const NOTHING_AFTER_ALL = 25;
+/** The waits after the first, the second and each later failure of the store in a row, ms. */
+const STORE_FAILED = [200, 1000, 5000] as const;
+/** The time between two looks for the events that go on while bookings or listings pause, ms. */
+const PICK_AGAIN = 100;
+
+const NOW = Number.NEGATIVE_INFINITY;
+const NEVER = Number.POSITIVE_INFINITY;
+
+interface LoopOptions<Tx> {
+  readonly breaker: CircuitBreaker;
+  readonly claims: Claims<Tx>;
+  readonly changes: Changes;
+}
+
+/** Claims due events while there is room, and sleeps until the next event is due. */
+export class Loop<Tx> {
+  readonly #queue: QueueOptions<Tx>;
+  readonly #options: LoopOptions<Tx>;
+  #started = false;
+  readonly #stopped = Promise.withResolvers<void>();
+  /** When the loop last looked for events that go on in a pause of bookings or listings, on the monotonic clock. */
+  #pickedAt = NOW;
+  /** When the loop looks for such events again. */
+  #pickAt = NOW;
+  /** When the loop claims next, on the monotonic clock. */
+  #dueAt = NOW;
+  #failure: unknown;
+
+  constructor(queue: QueueOptions<Tx>, options: LoopOptions<Tx>) {
+    this.#queue = queue;
+    this.#options = options;
+  }
+
+  get started(): boolean {
+    return this.#started;
+  }
+
+  /** The error of the store that keeps the loop from claiming. It is `undefined` if the latest claim was answered. */
+  get failure(): unknown {
+    return this.#started ? this.#failure : undefined;
+  }
+
+  start(): void {
+    this.#started = true;
+    void this.#run();
+  }
+
+  stop(): void {
+    this.#started = false;
+    this.#stopped.resolve();
+  }
+
+  /** Makes the loop claim again. */
+  wake(): void {
+    this.#dueAt = NOW;
+    this.#pickAt = Math.min(this.#pickAt, this.#pickedAt + PICK_AGAIN);
+    this.#options.changes.tell();
+  }
+
+  async #run(): Promise<void> {
+    let failures = 0;
+    while (this.#started) {
+      const { next } = this.#options.changes;
+      try {
+        await sleep(await this.#claimDue(), next);
+        failures = 0;
+      } catch (error) {
+        if (!this.#started) return;
+        this.#failure = error;
+        const wait = STORE_FAILED[failures] ?? STORE_FAILED[2];
+        failures += 1;
+        this.#queue.logger.error(`the store failed. Trying again in ${wait} ms`, { error });
+        // New events do not shorten this wait, because the store may be overloaded.
+        await sleep(wait, this.#stopped.promise);
+        this.#dueAt = NOW;
+      }
+    }
+  }
+
+  /**
+   * Claims due events once. Reads the clock only once before it decides: with two readings that contradict each other,
+   * the loop could sleep forever.
+   *
+   * @returns ms until the loop must look again. It is `undefined` if only a change needs another look
+   */
+  async #claimDue(): Promise<number | undefined> {
+    const { breaker, claims } = this.#options;
+    const now = performance.now();
+    const { limit, ahead, wait, partly } = claims.roomAt(now);
+    const next = partly ? this.#pickAt : this.#dueAt;
+    // The end of the wait in a pause is the time to ask the witnesses again.
+    if (next > now) return earlier(next - now, (breaker.pause && wait) || undefined);
+    if (limit + ahead === 0) return wait;
+    if (partly) await this.#pick(limit, now);
+    else await this.#ask(limit, ahead);
+    this.#failure = undefined;
+    return 0;
+  }
+
+  /** Claims events that go on while bookings or listings pause. */
+  async #pick(limit: number, now: number): Promise<void> {
+    this.#pickedAt = now;
+    this.#pickAt = now + POLL;
+    // The store does not know which kinds pause, so the loop looks for the other events itself.
+    const { claimed } = await this.#options.claims.fill({ limit });
+    if (claimed > 0) this.#pickAt = now + PICK_AGAIN;
+  }
+
+  /** Claims due events, and sets when the loop must claim next. */
+  async #ask(limit: number, ahead: number): Promise<void> {
+    const { claims } = this.#options;
+    // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
+    this.#dueAt = NEVER;
+    const { claimed } = await claims.fill({ limit, ahead });
+    if (claimed >= limit + ahead) this.#dueAt = NOW;
+    if (this.#dueAt === NOW) return;
+    const next = (await claims.nextDue()) ?? NEVER;
+    if (this.#dueAt === NOW) return;
+    const wait = Math.max(next, claimed === 0 ? NOTHING_AFTER_ALL : 0);
+    this.#dueAt = performance.now() + (this.#queue.store.subscribe ? wait : Math.min(wait, POLL));
+  }
+}
+
+/** Resolves after `ms`, or earlier when `changed` resolves. Does not keep the process alive. */
+async function sleep(ms: number | undefined, changed: Promise<void>): Promise<void> {
+  if (ms === 0) return;
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const over = new Promise<void>((resolve) => {
+    if (ms !== undefined) timer = idleTimer(resolve, ms);
+  });
+  await Promise.race([over, changed]);
+  clearTimeout(timer);
+}
+
+/** Returns the shorter wait. `NEVER` and `undefined` stand for none. */
+function earlier(one: number, other: number | undefined): number | undefined {
+  const wait = Math.min(one, other ?? NEVER);
+  return wait === NEVER ? undefined : wait;
+}

@@ -1,0 +1,125 @@
+import { withTimeout } from "../async.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
+import type { CircuitBreaker } from "./circuit-breaker.ts";
+import { GRACE, type Leases } from "./leases.ts";
+import type { RefusedReads } from "./refused-reads.ts";
+import { type QueueOptions, recordOf } from "./work.ts";
+
+/** How long the store may take to release a lease, ms. */
+export const GIVE_BACK = 5000;
+
+/** Gets the attempts that begin and end in this process. */
+export interface AttemptWatcher<Tx> {
+  started(attempt: Attempt<Tx>): void;
+  ended(attempt: Attempt<Tx>, end: AttemptEnd): void;
+}
+
+interface RunningAttemptsOptions<Tx> {
+  readonly breaker: CircuitBreaker;
+  readonly refusedReads: RefusedReads;
+  readonly leases: Leases<Tx>;
+  /** Called when an attempt needs no slot any more, although it has not ended. */
+  readonly onSettling: () => void;
+  readonly onEnded: () => void;
+}
+
+/** The attempts that run in this process. */
+export class RunningAttempts<Tx> {
+  readonly #queue: QueueOptions<Tx>;
+  readonly #options: RunningAttemptsOptions<Tx>;
+  readonly #all = new Set<Attempt<Tx>>();
+  /** The attempts that only wait for the store to record their end. */
+  readonly #settling = new Set<Attempt<Tx>>();
+  /** The latest attempt of each record. */
+  readonly #byRecord = new Map<string, Attempt<Tx>>();
+  readonly #watchers = new Set<AttemptWatcher<Tx>>();
+  /** How many attempts have needed their slots no more. */
+  freed = 0;
+
+  constructor(queue: QueueOptions<Tx>, options: RunningAttemptsOptions<Tx>) {
+    this.#queue = queue;
+    this.#options = options;
+  }
+
+  get all(): readonly Attempt<Tx>[] {
+    return [...this.#all];
+  }
+
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** How many attempts may begin besides the running ones. */
+  get freeSlots(): number {
+    const { concurrency } = this.#queue.policy;
+    // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
+    // pile up if the store is slow.
+    return concurrency + Math.min(this.#settling.size, concurrency) - this.#all.size;
+  }
+
+  /** Returns the attempt at this event. */
+  of(eventId: string): Attempt<Tx> | undefined {
+    return this.all.find(({ claim }) => claim.eventId === eventId);
+  }
+
+  /** Returns the latest attempt at an event of the same record. */
+  ofSameRecord(event: NewEvent): Attempt<Tx> | undefined {
+    return this.#byRecord.get(recordOf(event));
+  }
+
+  start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
+    const { breaker, refusedReads, leases, onSettling } = this.#options;
+    const earlier = this.ofSameRecord(claim);
+    this.loseLeaseOf(claim);
+    const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
+      breaker,
+      refusedReads,
+      leaseEndsAt,
+      after: earlier?.ended,
+      onSettling: () => {
+        this.#settling.add(attempt);
+        this.freed += 1;
+        onSettling();
+      },
+    });
+    this.#all.add(attempt);
+    this.#byRecord.set(recordOf(claim), attempt);
+    leases.add(attempt.lease);
+    for (const watcher of this.#watchers) watcher.started(attempt);
+    void attempt.ended.then((end) => this.#ended(attempt, end));
+    return attempt;
+  }
+
+  /** Tells an attempt at the same record that its lease is lost, because the store has leased the record anew. */
+  loseLeaseOf(claim: ClaimedEvent): void {
+    this.ofSameRecord(claim)?.lease.lose();
+  }
+
+  #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
+    this.#all.delete(attempt);
+    if (!this.#settling.delete(attempt)) this.freed += 1;
+    if (this.ofSameRecord(attempt.claim) === attempt) this.#byRecord.delete(recordOf(attempt.claim));
+    this.#options.leases.delete(attempt.lease);
+    for (const watcher of this.#watchers) watcher.ended(attempt, end);
+    this.#options.onEnded();
+  }
+
+  /** Tells the watcher of the attempts that run, and of those to come. */
+  watch(watcher: AttemptWatcher<Tx>): void {
+    for (const attempt of this.#all) watcher.started(attempt);
+    this.#watchers.add(watcher);
+  }
+
+  unwatch(watcher: AttemptWatcher<Tx>): void {
+    this.#watchers.delete(watcher);
+  }
+
+  /** Aborts attempts, and releases their leases. */
+  async release(attempts: readonly Attempt<Tx>[]): Promise<void> {
+    for (const attempt of attempts) attempt.release();
+    // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
+    await withTimeout(GRACE + GIVE_BACK, Promise.all(attempts.map(({ ended }) => ended)));
+    for (const attempt of attempts) attempt.giveUp();
+  }
+}
