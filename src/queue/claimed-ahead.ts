@@ -77,7 +77,6 @@ export class ClaimedAhead<Tx> {
       if (this.size > 0) this.#alarm.set(left);
       return;
     }
-    this.#freed = [];
     this.giveBackAll();
   }
 }

@@ -95,11 +95,6 @@ export class Claims<Tx> {
     return this.#closed;
   }
 
-  /** How many claims wait for slots. */
-  get waiting(): number {
-    return this.#ahead.size;
-  }
-
   /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
     if (this.#closed) return { limit: 0, ahead: 0, wait: undefined };
@@ -149,13 +144,12 @@ export class Claims<Tx> {
 
   /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
   startWaiting(): void {
-    const { breaker, refusedReads, running } = this.#options;
-    if (this.#closed || breaker.pause || refusedReads.limiting) this.#ahead.giveBackAll();
+    const { refusedReads, running } = this.#options;
+    // No token was taken for the reads of these claims.
+    if (this.#closed || refusedReads.limiting) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
-      // An attempt that began during the wait has a younger lease of the record.
-      const isOutdated = running.ofSameRecord(claim)?.lease.lost === false;
-      if (!held || isOutdated || this.#isPaused(claim)) void this.giveBack(claim);
+      if (!held || this.#isPaused(claim)) void this.giveBack(claim);
       else running.start(claim, endsAt);
     }
   }

@@ -95,7 +95,7 @@ export class Drain<Tx> {
       } else {
         // The loop may be claiming the last due events at this moment.
         await Promise.race([claims.inFlight(), requested]);
-        if (this.#open.size + claims.waiting === 0 && changes.looks === looks) break;
+        if (this.#open.size === 0 && changes.looks === looks) break;
       }
     }
   }

@@ -8,6 +8,7 @@ import {
   MINUTE,
   outOfReach,
   queueOf,
+  refused,
   SECOND,
   sleep,
   type TestWork,
@@ -155,6 +156,22 @@ test("claims are given back when an outage begins, although callbacks go on", as
   for (let ms = 0; queue.state !== "paused" && ms < 200; ms += 1) await advance(1);
   await advance(CLAIM);
   expect((await store.counts()).processing).toBe(CONCURRENCY - 1);
+});
+
+test("claims are given back when reads become limited, so that no more reads begin than the limit allows", async () => {
+  const { becomes, untilWaiting, store } = await busyQueue();
+  await untilWaiting();
+  let [refusals, begunLater] = [0, 0];
+  becomes(async () => {
+    if (refusals >= 10) begunLater += 1;
+    await sleep(CALLBACK);
+    refusals += 1;
+    return refused;
+  });
+  await advance(20 * CALLBACK);
+  expect(refusals).toBeGreaterThan(10);
+  expect(begunLater).toBe(0);
+  expect((await store.counts()).processing).toBe(0);
 });
 
 test("close gives waiting claims back at once", async () => {
