@@ -1,6 +1,8 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { Agent, type RequestListener } from "node:http";
 import { connect, type Socket } from "node:net";
+import { PassThrough } from "node:stream";
 import fastify from "fastify";
 import Koa from "koa";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -8,6 +10,9 @@ import { toFastifyPlugin } from "../../src/adapters/fastify.ts";
 import { toKoaMiddleware } from "../../src/adapters/koa.ts";
 import { toLambdaHandler } from "../../src/adapters/lambda.ts";
 import { toNodeHandler, type Webhooks } from "../../src/adapters/node.ts";
+import { StayhookClient } from "../../src/client/client.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
+import { createWebhookHandler } from "../../src/webhooks/handler.ts";
 import { sharedSecret } from "../../src/webhooks/receiving/verify.ts";
 import { bookingNotification, EVENT_ID } from "../webhooks/receiving/receiver.ts";
 import { receivingOnly, send, serve } from "./served.ts";
@@ -130,6 +135,23 @@ describe("toNodeHandler", () => {
     expect(await send(port, text)).toMatchObject({ status: 504, body: "gateway" });
     await vi.waitFor(() => expect(added).toHaveLength(1));
   });
+});
+
+it("requests whose bodies end in one turn of the event loop share a statement of the store", async () => {
+  const store = memoryStore();
+  const client = new StayhookClient({ baseUrl: "http://127.0.0.1:1", accessToken: "token" });
+  const webhooks = createWebhookHandler({ client, store, verify: false, autoStart: false, on: {} });
+  const statements = vi.spyOn(store as unknown as { doAdd(all: unknown[]): Promise<unknown> }, "doAdd");
+  const bodies = Array.from({ length: 5 }, () => new PassThrough());
+  const answers = bodies.map((body) => webhooks.receive({ method: "POST", url: "/", headers: {}, body }));
+  for (const body of bodies) {
+    const notification = { ...bookingNotification, eventId: randomUUID() };
+    setTimeout(() => body.end(JSON.stringify(notification)), 1);
+  }
+  // All timers are due now, so that they run in one turn. Node runs microtasks between them, as between two sockets.
+  for (const until = performance.now() + 3; performance.now() < until; );
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200, 200, 200]);
+  expect(statements.mock.calls.map(([additions]) => additions.length)).toEqual([5]);
 });
 
 describe("a client that leaves", () => {

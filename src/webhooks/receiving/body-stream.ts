@@ -121,7 +121,7 @@ export function isWebStream(value: object): value is ReadableStream<unknown> {
   return typeof (value as { getReader?: unknown }).getReader === "function";
 }
 
-function isNodeStream(value: object): value is NodeStream {
+export function isNodeStream(value: object): value is NodeStream {
   const { on, pause } = value as Partial<NodeStream>;
   return typeof on === "function" && typeof pause === "function" && !isWebStream(value);
 }

@@ -1,7 +1,9 @@
+import { inNextTurn } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { ALREADY_READ, invalidBody, Refused } from "./answers.ts";
 import {
   type BodyStream,
+  isNodeStream,
   isStream,
   isWebStream,
   type NodeStream,
@@ -88,9 +90,11 @@ export class RequestBody {
     if ((this.#contentLength() ?? 0) > this.#maxBytes) throw new Refused("too-large");
     return new Promise((resolve, reject) => {
       this.#stop = readStream(stream, this.#maxBytes, (body) => {
-        if (!(body instanceof Refused)) return resolve(body);
-        this.refused = body;
-        reject(body);
+        if (body instanceof Refused) {
+          this.refused = body;
+          reject(body);
+        } else if (isNodeStream(stream)) afterThisTurn(() => resolve(body));
+        else resolve(body);
       });
     });
   }
@@ -128,6 +132,22 @@ export class RequestBody {
     const header = headerOf(this.#request.headers ?? {}, "content-length");
     return header !== undefined && /^\d+$/.test(header) ? Number(header) : undefined;
   }
+}
+
+let waiting: (() => void)[] = [];
+
+/**
+ * Calls back when the event loop has read all sockets that have data. The requests of a turn then go on together: they
+ * share a statement of the store, and Node sends their answers one after the other. In a turn of each request's own,
+ * the first request would get a statement of its own, and the others would wait for it.
+ */
+function afterThisTurn(callback: () => void): void {
+  if (waiting.push(callback) > 1) return;
+  inNextTurn(() => {
+    const callbacks = waiting;
+    waiting = [];
+    for (const each of callbacks) each();
+  });
 }
 
 /** Whether `body` is an object that a body parser made. */
