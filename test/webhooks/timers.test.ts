@@ -585,6 +585,32 @@ describe("a change that nobody notified comes before a timer", () => {
     expect(fired).toHaveLength(2);
   });
 
+  test("a second change, which follows while the first one is handled, comes before it, too", async () => {
+    const { deliver, fired, platform, changed } = withTimers(({ timers }) => {
+      timers.set("door-code", at(2));
+      // The record that this callback got is older.
+      if (changed.length === 2) platform.booking("A1", "Cancelled");
+    });
+    await deliver();
+    platform.booking("A1", "Confirmed", moved);
+    await advance(3 * HOUR);
+    expect(changed).toEqual(["Confirmed", "Confirmed", "Cancelled"]);
+    expect(fired).toEqual([]);
+  });
+
+  test("it fires all the same if the record differs at each read", async () => {
+    let night = 1;
+    const it = withTimers(({ timers }) => {
+      timers.set("door-code", at(2));
+      night += 1;
+      it.platform.booking("A1", "Confirmed", { checkIn: "2026-06-01", checkOut: `2026-06-${night + 10}` });
+    });
+    await it.deliver();
+    await advance(2 * HOUR + 10_000);
+    expect(it.fired).toHaveLength(1);
+    expect(it.changed.length).toBeLessThan(10);
+  });
+
   test("one that was cleared and set to the same time again waits for a recheck of its own", async () => {
     const fail = failing();
     const { fired, platform, timers } = await booked(2, { ...retried, on: { "booking.Declined": fail } });

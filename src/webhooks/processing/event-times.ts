@@ -8,7 +8,10 @@ export interface RecheckJson {
   /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
   readonly timestamp?: string;
   readonly decideBy?: string;
-  /** By name: the time of a timer that has asked for the recheck, and when that timer was set. */
+  /**
+   * By name: the time of a timer that has asked for the recheck, when that timer was set, and the `sequence` of the record
+   * at each time that it asked.
+   */
   readonly timers?: Readonly<Record<string, string>>;
 }
 

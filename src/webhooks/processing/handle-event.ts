@@ -196,22 +196,25 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
 
   /**
    * Makes the record's recheck due now, and lets the timer wait until that recheck has ended. The recheck's own JSON
-   * lists the timers that have asked for it, because each timer asks only once for each time that was set.
+   * lists the timers that have asked for it. A timer asks once for each change that it sees: the record may change again
+   * after the recheck has read it.
    *
-   * @returns `undefined` if the recheck that this timer has asked for is done or parked
+   * @returns `undefined` if the recheck that this timer has asked for is done or parked, and has not handled the change
    */
   async #awaitRecheck(timer: FiredTimer, type: string): Promise<WorkResult<Tx> | undefined> {
-    const { ref, timestamp, receivedAt } = this.#claim;
-    // A timer that was cleared and set to the same time again asks again.
-    const mark = `${timestamp} ${receivedAt}`;
+    const { ref, timestamp, receivedAt, sequence } = this.#claim;
     const recheck = await this.#options.queued?.find(ownId("recheck", ref!));
     const told = JSON.parse(recheck?.notification ?? "{}") as RecheckJson;
     const due = recheck?.dueAt ?? undefined;
-    const isAsked = told.timers?.[timer.name] === mark;
+    // A timer that was cleared and set to the same time again asks again.
+    const set = `${timestamp} ${receivedAt}`;
+    const known = told.timers?.[timer.name];
+    const asks = known?.startsWith(`${set} `) ? known.slice(set.length + 1).split(" ") : [];
+    const isAsked = asks.includes(String(sequence)) || asks.length >= MOST_ASKS;
     if (isAsked && due === undefined) return undefined;
     // A recheck that has ended was about an earlier change, so its times say nothing about this one.
     const kept = due === undefined ? {} : told;
-    const timers = { ...told.timers, [timer.name]: mark };
+    const timers = { ...told.timers, [timer.name]: [set, ...asks, sequence].join(" ") };
     return {
       ...waitUntil(isAsked ? due!.getTime() : 0, type, CHANGE_WAITS),
       events: isAsked ? [] : [recheckForTimer(this.#claim, { ...kept, timers }, recheck?.timestamp)],
@@ -318,6 +321,8 @@ function isFollowUp(eventId: string): boolean {
 /** The shortest and the longest wait of a timer for another event, ms. A replay may end that event before its time. */
 const [LEAST_WAIT, MOST_WAIT] = [100, 60_000];
 
+/** How often a timer asks for a recheck. A record may differ at each read, and its timer must fire all the same. */
+const MOST_ASKS = 5;
 const CHANGE_WAITS = "the record has changed, so its change is handled before the timer";
 const FIRST_WAITS = "the first event of the record waits, so it is handled before the timer";
 

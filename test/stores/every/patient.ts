@@ -18,11 +18,11 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
     }
   };
   const changed: Partial<EventStore<unknown>> = {
-    // The first call may have recorded the event, although its answer got lost.
+    // Each id of the race is new. The first call may have recorded the event, and another handle may have claimed it.
     add: (event, options) =>
-      again(async (isFirst) => {
+      again(async () => {
         const answer = await store.add(event, options);
-        return answer === "duplicate" && !isFirst ? "added" : answer;
+        return answer === "duplicate" ? "added" : answer;
       }),
     replay: (filter) =>
       again(async (isFirst) => {
