@@ -35,7 +35,12 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
         failures += 1;
         return [];
       }),
-    settle: (claim, outcome) => again(() => store.settle(claim, outcome)),
+    // Another handle may have claimed an event that waits again before the repeated call, so that no lease proves the first.
+    settle: (claim, outcome) =>
+      again(async (isFirst) => {
+        const held = await store.settle(claim, outcome);
+        return held || (!isFirst && outcome.state !== "done" && outcome.state !== "parked");
+      }),
     renew: (claims, duration) => again(() => store.renew(claims, duration)),
     nextDue: () => again(() => store.nextDue()),
     counts: () => again(() => store.counts()),
