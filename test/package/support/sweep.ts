@@ -50,6 +50,9 @@ interface Sweep {
   readonly count: number;
 }
 
+/** The files of the package, its dependencies and TypeScript. All sweeps share them, because parsing takes longest. */
+const parsed = new Map<string, ts.SourceFile | undefined>();
+
 interface Found {
   readonly name: string;
   readonly type: ts.Type;
@@ -73,7 +76,6 @@ export function sweepOf(consumer: Consumer, subpath: string): Sweep {
   };
   const host = ts.createCompilerHost(options);
   const read = host.getSourceFile;
-  const parsed = new Map<string, ts.SourceFile | undefined>();
   let text = "";
   host.getSourceFile = (name, version, ...rest) => {
     if (name === path) return ts.createSourceFile(name, text, version, true);
