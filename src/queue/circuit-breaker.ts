@@ -18,8 +18,8 @@ import { type Backoff, type Kind, kindOf, type Outage, type Pause, type PauseSco
 //    outage, and the kind pauses. If there is no witness, the evidence decides.
 // 4. After the wait, the breaker is half-open. It asks the witnesses again, one a second. An answer ends the pause, and
 //    failures prolong it. If there is no witness, the next attempt is the try.
-// 5. An answer to any read that began in the pause ends the pause, too. A read that began before the pause neither ends
-//    nor prolongs it, but for a longer Retry-After.
+// 5. An answer to any read that began in the pause ends the pause, too. A read that began before the pause does not end
+//    it, and prolongs it only by a longer Retry-After.
 
 /** The longest wait between two half-open tries, ms. The breaker shortens this limit by up to a quarter, at random. */
 export const LONGEST_PAUSE = 30_000;

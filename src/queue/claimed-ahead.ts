@@ -8,7 +8,7 @@ import { Lease, type Leases } from "./leases.ts";
 const LONGEST_WAIT = 250;
 
 /**
- * The claims that wait for a slot. There are no more of them than attempts probably end within two claims: none if
+ * The claims that wait for a slot. Their number is limited to the attempts that probably end during two claims, so it is 0 if
  * callbacks take long, or if the store answers at once.
  */
 export class ClaimedAhead<Tx> {
@@ -18,7 +18,10 @@ export class ClaimedAhead<Tx> {
   /** The leases with the time at which their wait began, on the monotonic clock. The oldest is first. */
   readonly #waiting = new Map<Lease, number>();
   readonly #alarm = new Alarm(() => this.#tick());
-  /** How many slots became free during each of the last two claims. Callbacks that end together skip one claim. */
+  /**
+   * How many slots became free during each of the last two claims. One claim is not enough: if callbacks end together, no
+   * slot becomes free during every second claim.
+   */
   #freed: readonly number[] = [];
 
   constructor(leases: Leases<Tx>, concurrency: number, giveBack: (claim: ClaimedEvent) => void) {
@@ -69,7 +72,7 @@ export class ClaimedAhead<Tx> {
     if (this.size === 0) this.#alarm.clear();
   }
 
-  /** If a claim has waited too long, callbacks take longer than before. */
+  /** Gives all claims back if one has waited too long, because callbacks then take longer than before. */
   #tick(): void {
     const [since = performance.now()] = this.#waiting.values();
     const left = since + LONGEST_WAIT - performance.now();

@@ -25,11 +25,11 @@ interface Room {
   readonly ahead: number;
   /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
-  /** Whether only events may begin whose kind does not pause. `wait` is then the wait for the others. */
+  /** Whether one kind of records pauses while other events may begin. `wait` is then the wait of the kind that pauses. */
   readonly partly?: boolean;
 }
 
-/** Who claims, if not every claim gets an attempt. */
+/** A caller of `fill` that does not want an attempt at every claim: a drain. */
 interface Claimant {
   /** Whether no attempt may begin any more. */
   readonly isOver: boolean;
@@ -41,7 +41,7 @@ interface Claimant {
 
 interface FillOptions {
   readonly limit: number;
-  /** How many further claims wait for slots. */
+  /** How many events to claim besides, which then wait for slots. Only the loop passes it. */
   readonly ahead?: number;
   /** Claims only this event. */
   readonly eventId?: string | undefined;
@@ -154,7 +154,7 @@ export class Claims<Tx> {
     }
   }
 
-  /** Asks the store for due events. Before, renews the leases that have ended. */
+  /** Renews the leases that have ended, and then asks the store for due events. */
   async #claimsFor(limit: number, eventId: string | undefined) {
     // Check the leases again after each wait: the event loop may have been blocked meanwhile.
     const { leases } = this.#options;
@@ -168,7 +168,7 @@ export class Claims<Tx> {
     return { claims, leaseEndsAt };
   }
 
-  /** Returns the ids of the events to claim; `undefined` for those that are due longest. */
+  /** Returns the ids of the events to claim. `undefined`: the store chooses the events that have been due for longest. */
   async #chosen(limit: number): Promise<readonly string[] | undefined> {
     const { breaker, refusedReads } = this.#options;
     // A half-open breaker without witnesses lets one event of any kind through.

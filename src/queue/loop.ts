@@ -6,11 +6,11 @@ import type { QueueOptions } from "./work.ts";
 
 /** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
-/** How long to wait if the store reports a due event but the claim gets no event, ms. */
+/** The shortest wait after a claim that got no event, although the store reports a due event, ms. */
 const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
-/** The time between two looks for the events that go on while bookings or listings pause, ms. */
+/** The shortest time between two looks for the events that go on while bookings or listings pause, ms. */
 const PICK_AGAIN = 100;
 
 const NOW = Number.NEGATIVE_INFINITY;

@@ -9,8 +9,8 @@ const MOST = 20;
 /** How many reads may begin at once while reads are limited. */
 const BURST = 3;
 /**
- * How many reads may begin each second while reads are limited. At most 50 begin in a second: with a burst, and also in the
- * first second, whose reads began before the limit.
+ * How many reads may begin each second while reads are limited. The docs promise at most 50 in any second. This rate is
+ * lower, because a burst, or the reads that began just before the limit, may fall into the same second.
  */
 const RATE = 40;
 /** The lowest rate after answers with 429. */

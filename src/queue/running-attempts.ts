@@ -34,7 +34,7 @@ export class RunningAttempts<Tx> {
   /** The latest attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #watchers = new Set<AttemptWatcher<Tx>>();
-  /** How many attempts have needed their slots no more. */
+  /** How many times an attempt has given up its slot, since the process began. */
   freed = 0;
 
   constructor(queue: QueueOptions<Tx>, options: RunningAttemptsOptions<Tx>) {

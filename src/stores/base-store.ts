@@ -34,7 +34,7 @@ import { Subscribers } from "./subscribers.ts";
 const CHANGE_BATCH = 500;
 const SNAPSHOTS_PAGE = 500;
 
-/** The claims whose rows a store remembers. More leases than these are hardly held at once. */
+/** How many claims' rows a store remembers. A process hardly holds more leases at once. */
 const CLAIMS = 10_000;
 
 /**

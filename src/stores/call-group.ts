@@ -2,7 +2,7 @@
 
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
-/** If a call waits this long, the statement before it probably waits for a lock, so do not wait for it, ms. */
+/** How long a call waits for the statement before its own, ms. A statement that takes longer probably waits for a lock. */
 const SLOW = 50;
 
 /**

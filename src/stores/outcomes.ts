@@ -1,6 +1,7 @@
 // What an attempt does to its event, computed once for all stores. A store writes it down.
-// Three rules stand a second time, because a script or a single statement cannot ask TypeScript: `replaces` in the Lua of
-// Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, `lostHistory` in the Lua of Redis.
+// Three of its rules are written a second time, because a script or a single statement cannot call TypeScript:
+// `replaces` in the Lua of Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, and
+// `lostHistory` in the Lua of Redis.
 
 import type { EventState, FailureReason } from "./event-states.ts";
 import type { AddOptions, Outcome, Write } from "./event-store.ts";

@@ -28,8 +28,8 @@ export class StoreClock {
   }
 
   /**
-   * Runs a call that follows the store's clock. If the clock was set back, repairs the times. Then runs the call again,
-   * unless its result `found` work already.
+   * Runs a call whose result depends on the store's clock. If the clock was set back, repairs the times, and runs the call
+   * again unless its result already `found` work.
    */
   async follow<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
     const sentAt = performance.now();

@@ -55,7 +55,7 @@ export class MemoryTables {
     else row.record.open.delete(row);
   }
 
-  /** Makes the event what a new event is, except that it keeps its history. */
+  /** Resets the due time, the counts and the reason to those of a new event. The event keeps its history and its type. */
   beginAnew(row: EventRow, state: "pending" | "scheduled", dueAt: number): void {
     this.setState(row, state);
     row.dueAt = dueAt;

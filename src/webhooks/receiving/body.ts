@@ -138,8 +138,8 @@ let waiting: (() => void)[] = [];
 
 /**
  * Calls back when the event loop has read all sockets that have data. The requests of a turn then go on together: they
- * share a statement of the store, and Node sends their answers one after the other. In a turn of each request's own,
- * the first request would get a statement of its own, and the others would wait for it.
+ * share a statement of the store, and Node sends their answers one after the other. If each request went on in its own
+ * turn, the first one would get a statement to itself, and the others would wait for that statement.
  */
 function afterThisTurn(callback: () => void): void {
   if (waiting.push(callback) > 1) return;

@@ -149,7 +149,7 @@ class Arrival implements Limited {
     });
   }
 
-  /** A body that is still being read is what was slow. `verify` may wait for it. */
+  /** Blames the body if it is still being read, because `verify` may only be waiting for it. */
   late(): void {
     this.isOver = true;
     this.body?.stop("body-timeout");
@@ -170,7 +170,7 @@ class Arrival implements Limited {
   }
 }
 
-/** Ignores an unknown topic, as one in the URL: a refused notification may be lost. */
+/** Ignores an unknown topic, as the handler does for one in the URL, because a refused notification may be lost. */
 function knownTopic(topic: string | undefined, log: Log): string | undefined {
   const problem = problemWithTopic(topic);
   if (problem === undefined) return topic;
