@@ -123,14 +123,12 @@ export class Claims<Tx> {
       const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit + (ahead ?? 0), eventId));
       if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
       for (const claim of claims) {
+        running.loseLeaseOf(claim);
         if (this.#closed || this.#isPaused(claim) || claimant?.isOver) void this.giveBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
         else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
-        else {
-          running.loseLeaseOf(claim);
-          this.#ahead.add(claim, leaseEndsAt);
-        }
+        else this.#ahead.add(claim, leaseEndsAt);
       }
       return { claimed: claims.length, started };
     } finally {
@@ -156,16 +154,22 @@ export class Claims<Tx> {
 
   /** Renews the leases that have ended, and then asks the store for due events. */
   async #claimsFor(limit: number, eventId: string | undefined) {
+    const ids = eventId === undefined ? await this.#chosen(limit) : [eventId];
     // Check the leases again after each wait: the event loop may have been blocked meanwhile.
     const { leases } = this.#options;
     for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
-    const ids = eventId === undefined ? await this.#chosen(limit) : [eventId];
     const leaseEndsAt = performance.now() + this.#queue.policy.leaseDuration;
-    const claims =
-      ids === undefined
-        ? await this.#askStore({ limit })
-        : (await Promise.all(ids.map((eventId) => this.#askStore({ limit: 1, eventId })))).flat();
+    const claims = ids === undefined ? await this.#askStore({ limit }) : await this.#claimEach(ids);
     return { claims, leaseEndsAt };
+  }
+
+  /** @throws the store's error if it answered none of the claims */
+  async #claimEach(ids: readonly string[]): Promise<ClaimedEvent[]> {
+    const answers = await Promise.allSettled(ids.map((eventId) => this.#askStore({ limit: 1, eventId })));
+    const given = answers.filter((answer) => answer.status === "fulfilled");
+    const [failed] = answers.filter((answer) => answer.status === "rejected");
+    if (given.length === 0 && failed !== undefined) throw failed.reason;
+    return given.flatMap(({ value }) => value);
   }
 
   /** Returns the ids of the events to claim. `undefined`: the store chooses the events that have been due for longest. */

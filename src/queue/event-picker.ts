@@ -40,6 +40,8 @@ export class EventPicker<Tx> {
       await this.#store.list({ state: "pending", limit: PAGE }),
       await this.#store.list({ state: "retrying", limit: PAGE }),
       await this.#store.list({ state: "scheduled", limit: PAGE }),
+      // Only those whose leases have ended are due.
+      await this.#store.list({ state: "processing", limit: PAGE }),
       await this.#older(),
     ];
     const goesOn = ({ ref, dueAt }: StoredEvent): boolean =>

@@ -71,13 +71,14 @@ export class RunningAttempts<Tx> {
   start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
     const { breaker, refusedReads, leases, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
-    this.loseLeaseOf(claim);
     const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
       breaker,
       refusedReads,
       leaseEndsAt,
       after: earlier?.ended,
       onSettling: () => {
+        // The store may fail to record the end, and is asked again.
+        if (this.#settling.has(attempt)) return;
         this.#settling.add(attempt);
         this.freed += 1;
         onSettling();

@@ -12,10 +12,12 @@ async function scene({
   bad = /^bad/,
   witness = (ref) => (bad.test(ref.split(":")[1] ?? "") ? down : undefined),
   work = () => done,
+  alter = {},
 }: {
   bad?: RegExp;
   witness?: (ref: string, signal: AbortSignal) => Awaited<ReturnType<ReadWitness>> | Promise<undefined>;
   work?: (name: string) => WorkResult<never>;
+  alter?: NonNullable<Parameters<typeof queueOf>[0]>["alter"];
 } = {}) {
   const store = memoryStore();
   const asked: string[] = [];
@@ -25,6 +27,7 @@ async function scene({
   });
   const it = queueOf({
     store,
+    alter,
     readWitness,
     work: ({ ref }) => (bad.test(ref!.split(":")[1] ?? "") ? outOfReach() : work(ref!.split(":")[1] ?? "")),
   });
@@ -153,6 +156,44 @@ describe("in a pause of bookings", () => {
     const pushed = queue.push();
     await advance(3 * SECOND);
     expect(await pushed).toEqual({ done: 0, failed: 0 });
+  });
+
+  test("a listing event is claimed when the lease of a process that has died ends", async () => {
+    const { add, queue, store, ran } = await scene({ witness: () => down });
+    await add("bad 1", "bad 2", "bad 3");
+    await advance(3 * SECOND);
+    expect(queue.pause).toMatchObject({ scope: "bookings" });
+    await store.add(eventOf("orphan", "listing:1"));
+    expect(await store.claim({ limit: 1, leaseDuration: 5 * SECOND, eventId: "orphan" })).toHaveLength(1);
+    await advance(4 * SECOND);
+    expect(ran).not.toContain("orphan");
+    await advance(3 * SECOND);
+    expect(queue.pause).toMatchObject({ scope: "bookings" });
+    expect(ran).toContain("orphan");
+  });
+
+  test("a claim that fails beside others leaves none of them without an attempt", async () => {
+    let fails = true;
+    const { add, queue, store, ran } = await scene({
+      witness: () => down,
+      alter: {
+        claim: (own) => async (options) => {
+          const isFailing = fails && options.eventId === "listing 2";
+          if (!isFailing) return own(options);
+          fails = false;
+          throw new Error("the connection was lost");
+        },
+      },
+    });
+    await add("bad 1", "bad 2", "bad 3");
+    await advance(3 * SECOND);
+    expect(queue.pause).toMatchObject({ scope: "bookings" });
+    const ids = ["listing 1", "listing 2", "listing 3"];
+    await Promise.all(ids.map((id) => store.add(eventOf(id, id.replace(" ", ":")))));
+    await advance(3 * SECOND);
+    expect(fails).toBe(false);
+    expect(ran.filter((id) => ids.includes(id)).sort()).toEqual(ids);
+    expect(await store.get("listing 1")).toMatchObject({ state: "done", attempts: 1 });
   });
 
   test("the witnesses end it, and a drain asks them at once", async () => {
