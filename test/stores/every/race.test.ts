@@ -39,8 +39,11 @@ describeEvery(
       proxy.faults = randomOf(SEED);
       await race(handles, FAULTY_EVENTS, SEED);
       const failures = handles.reduce((sum, handle) => sum + handle.failures, 0);
-      console.log(`race of ${kind.name}: ${FAULTY_EVENTS} events, ${failures} calls failed`);
-      expect(failures).toBeGreaterThan(0);
+      console.log(
+        `race of ${kind.name}: ${FAULTY_EVENTS} events, ${proxy.cuts} connections cut, ${failures} calls failed`,
+      );
+      // A driver may repeat what was cut, so that no call fails.
+      expect(proxy.cuts).toBeGreaterThan(0);
     });
   },
 );
