@@ -38,9 +38,9 @@ export default defineConfig({
     maxWorkers: Math.max(2, availableParallelism() - 1),
     // Without this line, vitest replaces the text of style.css?raw by an empty text.
     css: { include: [/\?raw$/] },
-    // A test that takes a tenth of a second takes seconds on a machine with other work.
-    testTimeout: 30_000,
-    hookTimeout: 30_000,
+    // A test that takes ten seconds takes a minute on a machine with other work.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
     sequence: { sequencer: LongestFirst },
     globalSetup: "test/support/compile-cache.ts",
     projects: [

@@ -53,7 +53,7 @@ beforeAll(async () => {
     { tsConfig: extractTSConfig(join(root, "tsconfig.json")) },
   );
   cruised = output as ICruiseResult;
-}, 60_000);
+});
 
 test("the folders of src are those that have arrows", () => {
   const folders = new Set(cruised.modules.map(({ source }) => folderOf(source)));

@@ -58,7 +58,7 @@ test.each([
   "reconcile",
   "config get",
   "copy --from {store} --to {store}.copy",
-])("%s ends with 0, although stdin stays open", { timeout: 60_000 }, async (line) => {
+])("%s ends with 0, although stdin stays open", async (line) => {
   const { env, sandbox } = await setUp();
   await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Confirmed" });
   const running = spawned(line.replaceAll("{store}", env.STAYHOOK_STORE).split(" "), { env });
@@ -81,7 +81,7 @@ describe("a command that asks on a terminal ends after the answer", () => {
       "Delete 1 event and the snapshot of booking:HX3K9",
       "1 event and the snapshot of booking:HX3K9 deleted\n",
     ],
-  ])("%s", { timeout: 60_000 }, async (line, question, result) => {
+  ])("%s", async (line, question, result) => {
     const { env, store, sandbox } = await setUp();
     const state = async () => ({ counts: await store.counts(), config: sandbox.webhookConfig });
     const before = await state();
@@ -119,7 +119,7 @@ describe("the sandbox", () => {
     ["Ctrl-C in a half typed line", `request HX${ctrlC}`, 100],
     ["quit over an open pipe", "quit\n", undefined],
   ];
-  test.each(endings)("ends by %s", { timeout: 120_000 }, async (_how, text, columns) => {
+  test.each(endings)("ends by %s", async (_how, text, columns) => {
     for (let round = 0; round < 3; round++) {
       const running = spawned(["sandbox", "--port", "0"], columns === undefined ? {} : { columns });
       await running.says("The sandbox listens");

@@ -49,7 +49,7 @@ const outcomeOf = (kind: Kind, reply: Reply) => ask(kind, reply).catch((error) =
 const missing = (kind: Kind) => (kind === "config" ? undefined : "NotFoundError");
 const check = <T>(property: fc.IAsyncProperty<T>) => fc.assert(property, { seed, numRuns: 200 });
 
-describe(`whatever the form of the answer (seed ${seed})`, { timeout: 60_000 }, () => {
+describe(`whatever the form of the answer (seed ${seed})`, () => {
   it("the client gives the same record", async () => {
     await check(
       fc.asyncProperty(records, envelopes, async (record, envelope) => {

@@ -21,7 +21,7 @@ const read = [listing, { listingId: 8, status: "Published" }];
 const list = async (reply: Reply, options = {}) => (await answering(reply, options)).listings.list();
 
 describe("a list", () => {
-  it("is found in any envelope, beside any other array", { timeout: 60_000 }, async () => {
+  it("is found in any envelope, beside any other array", async () => {
     const others = fc.subarray([
       ["errors", [{ code: 1 }]],
       ["amenities", [{ id: 1 }]],
@@ -291,7 +291,7 @@ describe("nextPage", () => {
     expect(error.valid).toHaveLength(given.length);
   });
 
-  it("is followed for 1,000 pages, and not one more", { timeout: 20_000 }, async () => {
+  it("is followed for 1,000 pages, and not one more", async () => {
     const server = await paged(2_000);
     expect(await listed(server, until(1_000))).toHaveLength(1_000);
     const error = await rejection(listed(server, until(1_001)));

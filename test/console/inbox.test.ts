@@ -190,7 +190,7 @@ describe("several at once", () => {
     expect(await store.counts()).toMatchObject({ parked: 0, done: 301 });
   });
 
-  test("the counting of many ends, and says so", { timeout: 30_000 }, async () => {
+  test("the counting of many ends, and says so", async () => {
     const { store, page } = await served();
     const rest = {
       ref: null,

@@ -176,7 +176,7 @@ test("every block is named, and has a plan; every plan has a block", () => {
   expect(names.sort()).toEqual(Object.keys(plans).sort());
 });
 
-test("they all type-check, as their readers will have them", { timeout: 60_000 }, () => {
+test("they all type-check, as their readers will have them", () => {
   const files = [...modules.values()];
   expect(files.length).toBeGreaterThan(10);
   const check = () =>
@@ -187,7 +187,7 @@ test("they all type-check, as their readers will have them", { timeout: 60_000 }
   expect(check).not.toThrow();
 });
 
-test.each(Object.keys(plans))("%s", { timeout: 60_000 }, async (name) => {
+test.each(Object.keys(plans))("%s", async (name) => {
   const plan = plans[name] as Plan;
   await plan.before?.(given);
   const { run } = await import(/* @vite-ignore */ modules.get(name) as string);

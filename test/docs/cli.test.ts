@@ -61,7 +61,7 @@ async function account() {
   return { env, file, endpoint, webhooks, body };
 }
 
-test("every command of docs/cli.md does what the text says", { timeout: 60_000 }, async () => {
+test("every command of docs/cli.md does what the text says", async () => {
   const { env, file, endpoint, webhooks, body } = await account();
   const adapted = (line: string) =>
     words(line)

@@ -73,16 +73,16 @@ afterEach(async () => {
 
 rmSync(generated, { recursive: true, force: true });
 
-test("the README's app", { timeout: 60_000 }, async () => {
+test("the README's app", async () => {
   await expectTheSame(await importApp("readme", blockOf("twelve-lines")), heldByLines);
 });
 
-test("the README's app with event.atomically", { timeout: 60_000 }, async () => {
+test("the README's app with event.atomically", async () => {
   const webhooks = await importApp("atomically", blockOf("atomically"));
   await expectTheSame(webhooks, () => heldIn("calendar.db", "SELECT * FROM stays"));
 });
 
-test.each(starters)("examples/%s", { timeout: 60_000 }, async (path) => {
+test.each(starters)("examples/%s", async (path) => {
   const code = readFileSync(join(root, "examples", path), "utf8");
   await expectTheSame(await importApp(path.replace(/\W/g, "-"), code), heldByLines);
 });
@@ -90,7 +90,7 @@ test.each(starters)("examples/%s", { timeout: 60_000 }, async (path) => {
 test.each([
   ["cleaning", "SELECT listingId, day AS checkIn, date(day, '+1 day') AS checkOut FROM cleanings"],
   ["availability-calendar", "SELECT listingId, checkIn, checkOut FROM stays WHERE blocked"],
-])("examples/%s", { timeout: 60_000 }, async (name, rows) => {
+])("examples/%s", async (name, rows) => {
   cpSync(join(root, "examples", name), join(generated, name), { recursive: true });
   const code = readFileSync(join(root, "examples", name, "main.ts"), "utf8");
   const departure = (booking: Stay): Stay => ({
@@ -103,7 +103,7 @@ test.each([
   });
 });
 
-test("examples/testing", { timeout: 60_000 }, async () => {
+test("examples/testing", async () => {
   const { calendar, blocked } = memoryCalendar();
   const client = new StayhookClient({ baseUrl: sandbox.url, accessToken: sandbox.accessToken });
   const held = () =>

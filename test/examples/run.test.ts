@@ -25,7 +25,7 @@ function run(...args: readonly string[]): Promise<Ran> {
 }
 
 // One example is a file, the other a folder with its own package.json.
-test.concurrent.for(["express", "lambda"])("shows %s at work", { timeout: 90_000 }, async (name) => {
+test.concurrent.for(["express", "lambda"])("shows %s at work", async (name) => {
   const { code, stdout, stderr } = await run(name);
   expect([code, stderr]).toEqual([0, ""]);
   const [, listing] = /^listing (\d+) passes its review$/m.exec(stdout) ?? [];
@@ -41,7 +41,7 @@ test.concurrent.for(["express", "lambda"])("shows %s at work", { timeout: 90_000
   expect(stdout.match(/^ {2}delivered, and answered 200, 200$/gm)).toHaveLength(5);
 });
 
-test.concurrent("says what there is", { timeout: 90_000 }, async () => {
+test.concurrent("says what there is", async () => {
   for (const args of [[], ["day"], ["../bench"]]) {
     const { code, stderr } = await run(...args);
     expect(code).toBe(1);

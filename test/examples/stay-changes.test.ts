@@ -61,4 +61,4 @@ test("a door code and a cleaning follow a booking that moves and is cancelled", 
   await cleaning.said(`no cleaning for ${other}`);
   expect(await codes.stop()).toEqual([0, null]);
   expect(await cleaning.stop()).toEqual([0, null]);
-}, 120_000);
+});

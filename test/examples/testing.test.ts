@@ -35,7 +35,7 @@ async function report(...args: readonly string[]): Promise<{ passed: number; fai
 const vitest = "node_modules/vitest/vitest.mjs";
 const jest = "node_modules/jest/bin/jest.js";
 
-describe("docs/testing.md", { timeout: 120_000 }, () => {
+describe("docs/testing.md", () => {
   it("in vitest: callbacks, and the sandbox by msw", async () => {
     const ran = await report(vitest, "run", "--root", "testing/vitest", "--reporter=json");
     expect(ran).toEqual({ passed: 4, failed: 0 });

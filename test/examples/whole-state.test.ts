@@ -146,7 +146,7 @@ async function play(
 
 const orderOf = ({ steps }: Story) => steps.map(({ name }) => name).join(", then ");
 
-test("examples/at-a-time, after the door has opened", { timeout: 120_000 }, async () => {
+test("examples/at-a-time, after the door has opened", async () => {
   const stories = everyOrder();
   const { sandbox, answer } = platformOf(stories);
   const client = new StayhookClient({
@@ -252,7 +252,7 @@ test("examples/at-a-time, first seen after check-out", async () => {
   expect(did).toEqual(["close"]);
 });
 
-test.each(["door-codes", "cleaning"])("examples/%s", { timeout: 120_000 }, async (name) => {
+test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
   const stories = everyOrder();
   for (const { booking } of stories) Object.assign(booking, { checkIn: day(-2), checkOut: day(14) });
   const { sandbox, answer } = platformOf(stories);

@@ -160,7 +160,7 @@ describe("the spans of a notification", () => {
     expect(processed.links).toMatchObject([{ traceId: sent.traceId, spanId: sent.spanId }]);
     expect(named("own work")).toMatchObject({ parent: processed.spanId, traceId: processed.traceId });
     expect(named("GET /v2/bookings/{bookingCode}").parent).toBe(processed.spanId);
-  }, 60_000);
+  });
 
   test("have no producer for a duplicate, and say that the store failed", async () => {
     let broken = false;

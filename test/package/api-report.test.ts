@@ -23,7 +23,6 @@ test.each(Object.keys(subpaths))(
     const file = reportApi(subpath, into);
     expect(readFileSync(join(into, file), "utf8")).toBe(readFileSync(join(reports, file), "utf8"));
   },
-  60_000,
 );
 
 test("api/ has no report of a subpath that is gone", () => {

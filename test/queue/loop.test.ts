@@ -245,7 +245,7 @@ describe("an outage", () => {
     expect([queue.state, queue.pause]).toEqual(["running", undefined]);
     expect(kinds()).toContain("resumed");
     expect(await store.counts()).toMatchObject({ done: 500, parked: 0 });
-  }, 120_000);
+  });
 
   test("makes one try after each wait, each with the record that waits longest", async () => {
     let [reading, most] = [0, 0];

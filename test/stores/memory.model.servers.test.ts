@@ -7,7 +7,7 @@ import { checkAgainstModel } from "./model-check.ts";
 test("the memory store gives the same results as the model", async () => {
   const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 100);
   await checkAgainstModel({ create: () => memoryStore(), numRuns });
-}, 60_000);
+});
 
 /** Claims the oldest event of the store, whatever its due time. */
 class WrongStore extends MemoryStore {
@@ -20,4 +20,4 @@ class WrongStore extends MemoryStore {
 test("the check finds a store with a mistake, and prints the seed", async () => {
   const create = (): EventStore<unknown> => new WrongStore();
   await expect(checkAgainstModel({ create, numRuns: 300 })).rejects.toThrow(/seed: -?\d+/);
-}, 60_000);
+});

@@ -123,5 +123,4 @@ test.each(Object.entries(places))(
     onTestFinished(() => store.close());
     for (const eventId of accepted) expect(await store.get(eventId)).toBeDefined();
   },
-  120_000,
 );

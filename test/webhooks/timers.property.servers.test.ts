@@ -45,7 +45,7 @@ test("timers fire for the last time that was set, and never early or after a cle
     }),
     runs(100),
   );
-}, 120_000);
+});
 
 describeEvery(
   ({ name }) => name === "SQLite" || name === "PostgreSQL",
@@ -72,6 +72,6 @@ describeEvery(
         }),
         runs(6),
       );
-    }, 120_000);
+    });
   },
 );

@@ -26,7 +26,7 @@ const routes: Record<string, () => Promise<(context: Context) => Promise<Respons
   "astro.ts": async () => (await import("../../../examples/routes/astro.ts")).POST,
 };
 
-test.each(Object.entries(routes))("%s", { timeout: 60_000 }, async (_, load) => {
+test.each(Object.entries(routes))("%s", async (_, load) => {
   const sandbox = await platform();
   const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
   vi.stubEnv("STAYHOOK_BASE_URL", sandbox.url);

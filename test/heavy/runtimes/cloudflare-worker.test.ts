@@ -63,7 +63,7 @@ describe("worker.ts", () => {
   let script: string;
   beforeAll(async () => {
     script = await bundleWorker(consumer, { paths: [`${folder}/worker.ts`, folder] });
-  }, 60_000);
+  });
 
   async function start() {
     const sandbox = await platform();

@@ -85,7 +85,6 @@ test.concurrent.each(cases)(
     const agents = new Set(peers.whims.requests.map(({ headers }) => headers["user-agent"]));
     expect([...agents]).toEqual([`stayhook/${manifest.version}`]);
   },
-  120_000,
 );
 
 describe("processes that share an SQLite file", () => {
@@ -118,7 +117,6 @@ describe("processes that share an SQLite file", () => {
       }
       expect(calls.sort()).toEqual([...victims, ...others.flat()].sort());
     },
-    120_000,
   );
 });
 

@@ -24,7 +24,7 @@ test("Workers: the client and the handler do what they do elsewhere", async () =
   expect(JSON.parse(text)).toEqual(expected);
   const agents = new Set(peers.whims.requests.map(({ headers }) => headers["user-agent"]));
   expect([...agents]).toEqual([`stayhook/${manifest.version}`]);
-}, 60_000);
+});
 
 test("Workers: requests at the same time, each with a handler of its own, handle each event once", async () => {
   await using peers = await platforms();
@@ -55,4 +55,4 @@ test("Workers: requests at the same time, each with a handler of its own, handle
     { timeout: 20_000, interval: 100 },
   );
   expect(workerd.output).not.toMatch(/different request|hung|never generate a response/i);
-}, 60_000);
+});

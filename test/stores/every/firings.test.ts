@@ -80,6 +80,6 @@ describeEvery(
       expect(listed).toMatchObject({ eventId: idOf(later), state: "scheduled", history: [] });
       await webhooks.timers("booking:A1").clear("mail");
       expect(await store.list({ source: "timer", limit: 5 })).toEqual([]);
-    }, 60_000);
+    });
   },
 );

@@ -41,6 +41,6 @@ describeEvery(
       ).toBe(true);
       expect(await statusesIn(store)).toEqual(statusesAt(sandbox));
       expect(await second.reconciler.run()).toMatchObject({ checked: 12, changed: 0 });
-    }, 60_000);
+    });
   },
 );

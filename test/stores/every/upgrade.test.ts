@@ -41,7 +41,7 @@ describeEvery(
         expect(await store.list({ limit: 2000 })).toEqual(events.map(withFiringId));
         expect(await snapshotsOf(store)).toEqual(snapshots);
         expect(await store.getMeta("a-key")).toMatchObject({ value: "a value" });
-      }, 60_000);
+      });
 
       test(`handles each event that ${version} left, once, and keeps timers for their time`, async () => {
         const store = opened(await placeOf(version, kind));
@@ -64,7 +64,7 @@ describeEvery(
           traceparent,
         } as const;
         expect(await store.add(again)).toBe("duplicate");
-      }, 60_000);
+      });
 
       test(`timers that ${version} set fire, and its reconciler's place holds`, async () => {
         const sandbox = await startSandbox();
@@ -96,7 +96,7 @@ describeEvery(
         expect(fired.map(({ eventId }) => eventId).sort()).toEqual(
           timers.map(({ eventId }) => eventId).sort(),
         );
-      }, 60_000);
+      });
     }
   },
 );

@@ -36,5 +36,5 @@ describeMysql("compared with the model", () => {
   test("the store gives the same results as the model", async () => {
     const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 5);
     await checkAgainstModel({ create: emptyStore, numRuns, maxSteps: 60 });
-  }, 120_000);
+  });
 });

@@ -84,7 +84,7 @@ describePostgres("on a server that is restarted", () => {
   let server: OwnServer | undefined;
   beforeAll(async () => {
     server = await startOwnPostgres();
-  }, 120_000);
+  });
   afterAll(() => server?.close());
 
   test.each(["stop", "kill"] as const)(

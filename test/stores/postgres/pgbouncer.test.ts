@@ -38,7 +38,7 @@ describe.skipIf(url === undefined || version === undefined).each(modes)("behind 
   });
   afterAll(() => bouncer?.close());
 
-  test("four handles handle each event once", { timeout: 120_000 }, async () => {
+  test("four handles handle each event once", async () => {
     const schema = schemas.name();
     const open = () => schemas.store({ connectionString: bouncer.connectionString, schema });
     const handles = Array.from({ length: 4 }, open);

@@ -159,5 +159,5 @@ describe.skipIf(own === undefined)("a Cluster", () => {
     await store.close();
     await other.close();
     expect(await cluster.ping()).toBe("PONG");
-  }, 30_000);
+  });
 });

@@ -87,4 +87,4 @@ test("without ioredis, the import works, and the error of the first call says ho
     console.log(JSON.stringify({ before, errors }));`);
   const error = [true, "redisStore needs the package ioredis, which is not installed: npm install ioredis"];
   expect(said).toEqual({ before: 0, errors: [error, error] });
-}, 30_000);
+});
