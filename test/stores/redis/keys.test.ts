@@ -87,7 +87,10 @@ describe.skipIf(own === undefined)("keys", () => {
     };
     const before = await connections();
     old.subscribe?.(() => {});
-    await vi.waitFor(async () => expect((await connections()).given).toBeGreaterThan(before.given + 2));
+    await vi.waitFor(
+      async () => expect((await connections()).given).toBeGreaterThan(before.given + 2),
+      10_000,
+    );
     expect((await connections()).open).toBeLessThanOrEqual(before.open + 1);
     await old.close();
   });
