@@ -1,4 +1,7 @@
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { build } from "esbuild";
+import ts from "typescript";
 import { beforeAll, describe, expect, test } from "vitest";
 import { type Consumer, installed } from "./support/consumer.ts";
 import { manifest, subpaths } from "./support/pack.ts";
@@ -84,14 +87,39 @@ describe.each(Object.entries(formats))("%s", (format, { extension, taking }) => 
     const expected = loads[subpath]?.filter((name) => format === "esm" || !broughtAlong.includes(name));
     expect(await packagesOf(consumer, subpath, format)).toEqual(expected);
   });
+
+  // Without `skipLibCheck`, the compiler reports each package that a declaration names and that is not installed.
+  test.each(subpaths)("the types of %s need nothing that is not installed with it", (subpath) => {
+    const known = new Set([...Object.keys(manifest.dependencies), ...(loads[subpath] ?? [])]);
+    expect(typePackagesOf(consumer, subpath, format).filter((name) => !known.has(name))).toEqual([]);
+  });
 });
 
-async function packagesOf(consumer: Consumer, subpath: string, format: string): Promise<string[]> {
+/** Returns the path of a subpath's code, or of its types. */
+function fileOf(consumer: Consumer, subpath: string, format: string, what: "default" | "types"): string {
   const entry = manifest.exports[subpath.replace("stayhook", ".")];
   if (typeof entry !== "object") throw new Error(`${subpath} has no entry`);
-  const target = entry[format === "esm" ? "import" : "require"]?.default;
+  const target = entry[format === "esm" ? "import" : "require"]?.[what];
+  return join(consumer.directory, "node_modules/stayhook", target ?? "");
+}
+
+/** Returns the packages that the declarations of a subpath import, without Node's own modules. */
+function typePackagesOf(consumer: Consumer, subpath: string, format: string): string[] {
+  const packages = new Set<string>();
+  const files = new Set([fileOf(consumer, subpath, format, "types")]);
+  // The loop also visits the files that it adds.
+  for (const file of files) {
+    for (const { fileName } of ts.preProcessFile(readFileSync(file, "utf8")).importedFiles) {
+      if (fileName.startsWith(".")) files.add(join(dirname(file), fileName.replace(/\.(c?)js$/, ".d.$1ts")));
+      else if (!fileName.startsWith("node:")) packages.add(fileName);
+    }
+  }
+  return [...packages];
+}
+
+async function packagesOf(consumer: Consumer, subpath: string, format: string): Promise<string[]> {
   const { metafile } = await build({
-    entryPoints: [`${consumer.directory}/node_modules/stayhook/${target}`],
+    entryPoints: [fileOf(consumer, subpath, format, "default")],
     bundle: true,
     write: false,
     outdir: consumer.directory,

@@ -2,11 +2,12 @@ import type { Pool } from "pg";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
 import { check, integerFrom, oneOf, option, optionsObject, timerFrom } from "../../options.ts";
-import { checkVersions, migrationScript, type MigrationOptions as Versions } from "../sql/migration-sql.ts";
+import { checkVersions, migrationScript, type SchemaMigrationOptions } from "../sql/migration-sql.ts";
 import { channelOf, dialectIn, inSchema, NAME_BYTES } from "./postgres-dialect.ts";
 import { PostgresDriver } from "./postgres-driver.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
 
+export type { SchemaMigrationOptions as MigrationOptions } from "../sql/migration-sql.ts";
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
 const SCHEMA = "stayhook";
@@ -85,12 +86,6 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   });
 }
 
-/** Options of {@link migrationSql}. */
-export interface MigrationOptions extends Versions {
-  /** The PostgreSQL schema for the tables. Default `stayhook`. */
-  readonly schema?: string | undefined;
-}
-
 /**
  * Returns the SQL that creates the schema and its tables, or upgrades them from one schema version to another. Run the
  * SQL in one transaction. The store then needs no right to create anything. The SQL is empty if the tables are up to
@@ -105,8 +100,8 @@ export interface MigrationOptions extends Versions {
  * console.log(migrationSql({ schema: "stayhook", from: 2 }));
  * ```
  */
-export function migrationSql(options: MigrationOptions = {}): string {
-  const { schema: given, ...versions } = Object(options) as MigrationOptions;
+export function migrationSql(options: SchemaMigrationOptions = {}): string {
+  const { schema: given, ...versions } = Object(options) as SchemaMigrationOptions;
   const { schema } = check(() => optionsObject({ schema: schemaName() }), { schema: given });
   const dialect = dialectIn(schema);
   const { from, to } = checkVersions(dialect, versions);

@@ -10,6 +10,12 @@ export interface MigrationOptions {
   readonly to?: number | undefined;
 }
 
+/** Options of `migrationSql` of a database that has schemas. */
+export interface SchemaMigrationOptions extends MigrationOptions {
+  /** The PostgreSQL schema for the tables. Default `stayhook`. */
+  readonly schema?: string | undefined;
+}
+
 /** Checks the options of `migrationSql`. */
 export function checkVersions(dialect: SqlDialect, options: MigrationOptions) {
   const latest = latestVersion(dialect);
