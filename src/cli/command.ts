@@ -107,6 +107,16 @@ export class MissingError extends StayhookError {
   override name = "MissingError";
 }
 
+/** Rejects with a `MissingError` if the platform has no such booking. `then` says what does not happen. */
+export async function ofBooking<T>(code: string, reading: Promise<T>, then = ""): Promise<T> {
+  try {
+    return await reading;
+  } catch (error) {
+    if (!(error instanceof NotFoundError)) throw error;
+    throw new MissingError(`There is no booking ${code}${then}.`);
+  }
+}
+
 export function exitCodeOf(error: unknown): number {
   const is = (...classes: readonly (abstract new (...args: never) => unknown)[]) =>
     classes.some((each) => error instanceof each);

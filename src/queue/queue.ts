@@ -14,6 +14,8 @@ import type { Pause, QueueOptions } from "./work.ts";
 
 /** How often an inline request tries to claim its event, ms. */
 const LOOK_AGAIN = 250;
+/** How long `close` waits for the store to release leases, ms. An orchestrator soon kills the process. */
+const LAST_GIVE_BACK = 1000;
 
 /** Handles the events of a store: in the loop, in drains, and inline. All of them claim by `Claims.fill`. */
 export class Queue<Tx> {
@@ -158,7 +160,7 @@ export class Queue<Tx> {
     }
   }
 
-  /** Starts no new attempt. Waits up to `timeout` ms for running attempts. Then aborts and releases them. */
+  /** Starts no new attempt. Waits up to `timeout` ms for running attempts. Then aborts and releases them, within 4 s. */
   close(timeout: number): Promise<void> {
     this.#closing ??= this.#close(timeout);
     return this.#closing;
@@ -175,8 +177,9 @@ export class Queue<Tx> {
       withTimeout(timeout, Promise.all([...ends, this.#claims.inFlight()])),
       withTimeout(timeout, this.#pruner.close()),
     ]);
-    await this.#running.release(this.#running.all);
-    await withTimeout(GRACE, this.#claims.settled());
+    const end = performance.now() + GRACE + LAST_GIVE_BACK;
+    await this.#running.release(this.#running.all, LAST_GIVE_BACK);
+    await withTimeout(end - performance.now(), this.#claims.settled());
     this.#unsubscribe?.();
   }
 

@@ -116,11 +116,11 @@ export class RunningAttempts<Tx> {
     this.#watchers.delete(watcher);
   }
 
-  /** Aborts attempts, and releases their leases. */
-  async release(attempts: readonly Attempt<Tx>[]): Promise<void> {
+  /** Aborts attempts, and releases their leases. Waits `giveBack` ms for the store after the callbacks have ended. */
+  async release(attempts: readonly Attempt<Tx>[], giveBack = GIVE_BACK): Promise<void> {
     for (const attempt of attempts) attempt.release();
     // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
-    await withTimeout(GRACE + GIVE_BACK, Promise.all(attempts.map(({ ended }) => ended)));
+    await withTimeout(GRACE + giveBack, Promise.all(attempts.map(({ ended }) => ended)));
     for (const attempt of attempts) attempt.giveUp();
   }
 }

@@ -76,8 +76,8 @@ export interface WebhookHandler<out E = WebhookEvent> {
   /**
    * Ends the handling of events: starts no new attempt, and waits up to `timeout` for running callbacks and for the
    * requests that are in flight. Then aborts the `signal` of callbacks that still run, waits for them 3 s at most, and
-   * releases their events to other processes. Until the store is closed, the handler records notifications and answers
-   * them as before. So close the handler before the store, and the server before both.
+   * releases their events to other processes, for which the store has 1 s. Until the store is closed, the handler
+   * records notifications and answers them as before. So close the handler before the store, and the server before both.
    *
    * @throws InvalidArgumentError if `timeout` is not a duration. The handler then stays open
    * @example

@@ -98,7 +98,11 @@ describe("reconcile", () => {
       "booking.Cancelled by reconcile",
       "booking.Confirmed by reconcile",
     ]);
-    expect(await reconcile("--watch", "NONE")).toMatchObject({ code: 4, stdout: "" });
+    expect(await reconcile("--watch", "NEW1", "--watch", "NONE")).toMatchObject({
+      code: 4,
+      stdout: "",
+      stderr: expect.stringContaining("There is no booking NONE, so no pass was made."),
+    });
   });
 
   test("ends with 130 on Ctrl-C, and says that the next pass continues", async () => {

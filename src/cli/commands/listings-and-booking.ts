@@ -1,6 +1,5 @@
-import { NotFoundError } from "../../client/client-errors.ts";
 import type { Listing } from "../../models/records.ts";
-import { type Command, MissingError } from "../command.ts";
+import { type Command, ofBooking } from "../command.ts";
 import type { Column } from "../output.ts";
 
 const columns: readonly Column<Listing>[] = [
@@ -27,10 +26,8 @@ export const booking: Command = {
   examples: ["stayhook booking HX3K9"],
   asksPlatform: true,
   run: async ({ client, io, out, positionals: [code = ""] }) => {
-    const found = await (await client()).bookings.get(code, { signal: io.signal }).catch((error: unknown) => {
-      if (error instanceof NotFoundError) throw new MissingError(`There is no booking ${code}.`);
-      throw error;
-    });
+    const { bookings } = await client();
+    const found = await ofBooking(code, bookings.get(code, { signal: io.signal }));
     out.result(found, () => out.fields(Object.entries(found)));
   },
 };

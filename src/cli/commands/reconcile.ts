@@ -5,7 +5,7 @@ import { createReconciler, type Incomplete, type ReconcileObservation } from "..
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
 import { integerOf } from "../arguments.ts";
-import { type Command, exitCodes, type Invocation } from "../command.ts";
+import { type Command, exitCodes, type Invocation, ofBooking } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 
@@ -105,7 +105,8 @@ async function makePass({ out, io, flag, texts }: Invocation, options: PassOptio
   });
   const reconciler = createReconciler(webhooks, { concurrency, baseline: !flag("no-baseline"), observe });
   try {
-    await reconciler.watch(texts("watch"));
+    for (const code of texts("watch"))
+      await ofBooking(code, reconciler.watch(code), ", so no pass was made. Correct --watch, and run it again");
     const pass = await reconciler.run({ signal: io.signal });
     wipe();
     const report = { ...pass, duration: Math.round(pass.duration) };

@@ -4,6 +4,7 @@ import { MAX_TIMER } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, oneOf, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
+import { loadDriver } from "../load-driver.ts";
 import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
 import type { Tables } from "../sql/sql-schema.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
@@ -142,7 +143,7 @@ async function openPool(
 }
 
 async function ownPool(uri: string, connectionLimit: number, connectTimeout: number): Promise<Pool> {
-  const { createPool } = await import("mysql2/promise");
+  const { createPool } = await loadDriver("mysqlStore", "mysql2", () => import("mysql2/promise"));
   const pool = createPool({ uri, connectionLimit, connectTimeout });
   pool.on("connection", (connection) => {
     // This connection has the callback API. Ignore an error: MySQL 8 does not know `idle_transaction_timeout`.

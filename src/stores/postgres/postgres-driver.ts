@@ -1,5 +1,6 @@
 import type { Client, Pool, PoolClient } from "pg";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { loadDriver } from "../load-driver.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,
@@ -299,17 +300,9 @@ const FAILED =
   "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";
 
 async function loadPg(): Promise<typeof import("pg")> {
-  try {
-    const loaded = await import("pg");
-    // pg is CommonJS: exports that Node cannot detect are on the default export.
-    return "Pool" in loaded ? loaded : (loaded as { readonly default: typeof import("pg") }).default;
-  } catch (cause) {
-    const missing = String((cause as { readonly code?: unknown }).code).includes("MODULE_NOT_FOUND");
-    if (!missing) throw cause;
-    throw new StayhookError("postgresStore needs the package pg, which is not installed: npm install pg", {
-      cause,
-    });
-  }
+  const loaded = await loadDriver("postgresStore", "pg", () => import("pg"));
+  // pg is CommonJS: exports that Node cannot detect are on the default export.
+  return "Pool" in loaded ? loaded : (loaded as { readonly default: typeof import("pg") }).default;
 }
 
 function ignore(): void {}

@@ -4,6 +4,7 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
+import { loadDriver } from "../load-driver.ts";
 import { failed, hasCode, isNotPrimary, isReply, type NamedServer, notReachable } from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./redis-scripts.ts";
 
@@ -289,17 +290,7 @@ function passwordsIn({ password, searchParams }: URL): string[] {
   return [password, decodeURIComponent(password), searchParams.get("password") ?? ""];
 }
 
-/** @throws StayhookError if the optional peer dependency `ioredis` is not installed */
 async function loadRedis(): Promise<typeof Redis> {
-  try {
-    const module = await import("ioredis");
-    return module.Redis ?? (module.default as unknown as typeof module)?.Redis;
-  } catch (cause) {
-    const code = String((cause as NodeJS.ErrnoException | undefined)?.code);
-    if (!code.endsWith("MODULE_NOT_FOUND")) throw cause;
-    throw new StayhookError(
-      "redisStore needs the package ioredis, which is not installed: npm install ioredis",
-      { cause },
-    );
-  }
+  const module = await loadDriver("redisStore", "ioredis", () => import("ioredis"));
+  return module.Redis ?? (module.default as unknown as typeof module)?.Redis;
 }

@@ -1,6 +1,4 @@
-import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import pg from "pg";
 import { describe, expect, test, vi } from "vitest";
 import { migrationSql, postgresStore } from "../../../src/stores/postgres/index.ts";
@@ -263,29 +261,4 @@ describe("invalid options", () => {
       expect.objectContaining({ name: "InvalidArgumentError" }),
     );
   });
-});
-
-test("without pg, the error of the first call says how to install it", async () => {
-  const script = `
-    import { registerHooks } from "node:module";
-    registerHooks({ resolve(name, context, next) {
-      if (name === "pg") throw Object.assign(new Error("Cannot find package 'pg'"), { code: "ERR_MODULE_NOT_FOUND" });
-      return next(name, context);
-    } });
-    const { postgresStore } = await import(${JSON.stringify(new URL("../../../src/stores/postgres/index.ts", import.meta.url).href)});
-    const store = postgresStore({ connectionString: "postgresql://user:p4ssw0rd@127.0.0.1/none" });
-    store.subscribe(() => {});
-    await store.counts().catch((error) => console.log(error.name, error.message));`;
-  const child = spawn(process.execPath, ["--input-type=module", "-e", script], {
-    stdio: ["ignore", "pipe", "pipe"],
-  });
-  let said = "";
-  child.stdout.on("data", (chunk) => {
-    said += chunk;
-  });
-  const [code] = await once(child, "exit");
-  expect([code, said.trim()]).toEqual([
-    0,
-    "StayhookError postgresStore needs the package pg, which is not installed: npm install pg",
-  ]);
 });
