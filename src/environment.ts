@@ -1,5 +1,8 @@
 // Reads environment variables on each runtime.
 
+/** Ends the message for an empty option. */
+export const IS_SET = "Is the environment variable set?";
+
 interface DenoPermissions {
   readonly permissions: {
     querySync(permission: { readonly name: "env"; readonly variable: string }): { readonly state: string };

@@ -52,6 +52,16 @@ test.each<[mistake: string, make: () => unknown, message: string]>([
     "baseUrl: must be an absolute URL, such as https://api.example.com, not undefined. Is the name of your environment variable right? To use STAYHOOK_BASE_URL, leave the option out",
   ],
   [
+    "a token of nothing",
+    made({ accessToken: "" }),
+    "accessToken: must not be empty. Is the environment variable set?",
+  ],
+  [
+    "a URL of nothing",
+    made({ baseUrl: "" }),
+    "baseUrl: must be an absolute URL, such as https://api.example.com. Is the environment variable set?",
+  ],
+  [
     "undefined in withOptions",
     () => client.withOptions({ accessToken: undefined as never }),
     "accessToken: must be a string or a function, not undefined. Is the name of your environment variable right? To use STAYHOOK_ACCESS_TOKEN, leave the option out",

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
-import { environmentVariable } from "../environment.ts";
+import { environmentVariable, IS_SET } from "../environment.ts";
 import type { Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
@@ -198,10 +198,10 @@ const clientSchema = () =>
 function issueOf(option: "baseUrl" | "accessToken", given: object, problem: string, variable: string): Issue {
   if (!(option in given)) return { path: [option], message: `${problem}. Or set ${variable}` };
   // A misspelt environment variable must not become the default, which may belong to another account.
-  return {
-    path: [option],
-    message: isUndefined(given, option) ? `${problem}, not undefined. ${leaveOut(variable)}` : problem,
-  };
+  if (isUndefined(given, option))
+    return { path: [option], message: `${problem}, not undefined. ${leaveOut(variable)}` };
+  const isEmpty = (given as Readonly<Record<string, unknown>>)[option] === "";
+  return { path: [option], message: isEmpty ? `${problem}. ${IS_SET}` : problem };
 }
 
 const leaveOut = (variable: string) =>

@@ -31,7 +31,7 @@ import type { Track } from "./processing/record.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
 import { kindsOfRecords } from "./refs.ts";
-import { TimerRules } from "./timers.ts";
+import { NAME_RULE, TimerRules } from "./timers.ts";
 
 /** Options of {@link createWebhookHandler}. A duration is a number of ms, or a text such as `"30s"`, `"24h"` or `"7d"`. */
 export interface WebhookHandlerOptions<
@@ -186,15 +186,19 @@ const FOREVER = Number.POSITIVE_INFINITY;
 /** The keys that `on` may have. */
 const ON: readonly string[] = [...eventTypes, ...kindsOfRecords, "fallback"];
 
+function problemWithType(type: string): string {
+  if (TimerRules.nameIn(type) !== undefined) return `does not end with the name of a timer: ${NAME_RULE}`;
+  const near = nearest(type, ON);
+  const hint = near === undefined ? "." : `; did you mean ${near}?`;
+  return `is not a type of event${hint} The types are ${ON.join(", ")}, and booking.timer.<name> and listing.timer.<name>`;
+}
+
 const onSchema = () =>
   z.unknown().superRefine((on, context) => {
     if (!isObject(on)) return context.addIssue("must be an object of callbacks");
     for (const [type, callback] of Object.entries(on)) {
       if (!ON.includes(type) && !TimerRules.isKey(type)) {
-        const near = TimerRules.nameIn(type) === undefined ? nearest(type, ON) : undefined;
-        const hint = near === undefined ? "." : `; did you mean ${near}?`;
-        const message = `is not a type of event${hint} The types are ${ON.join(", ")}, and booking.timer.<name> and listing.timer.<name>`;
-        context.addIssue({ code: "custom", path: [type], message });
+        context.addIssue({ code: "custom", path: [type], message: problemWithType(type) });
       } else if (callback !== undefined && typeof callback !== "function")
         context.addIssue({ code: "custom", path: [type], message: "must be a function" });
     }

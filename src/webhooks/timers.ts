@@ -76,6 +76,8 @@ export interface FiredTimer {
 }
 
 const NAME = /^[a-z0-9-]{1,64}$/;
+/** What {@link NAME} allows, in words. */
+export const NAME_RULE = "lower-case letters, digits and hyphens, 64 characters at most";
 /** How long `set` waits before it tries a busy timer again, ms. */
 const BUSY_AGAIN = 250;
 /** The number of timers that one call of the store lists. */
@@ -150,7 +152,7 @@ export function checkTimerName(name: string): void {
   if (typeof name !== "string" || !NAME.test(name))
     throw new InvalidArgumentError({
       path: ["name"],
-      message: "must be the name of a timer: lower-case letters, digits and hyphens, 64 characters at most",
+      message: `must be the name of a timer: ${NAME_RULE}`,
     });
 }
 

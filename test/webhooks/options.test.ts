@@ -58,6 +58,10 @@ describe("bad options", () => {
       "booking.Confirmd",
       /^on\.booking\.Confirmd: is not a type of event; did you mean booking\.Confirmed\? The types are/,
     ],
+    [
+      "booking.timer.Clean",
+      /^on\.booking\.timer\.Clean: does not end with the name of a timer: lower-case letters/,
+    ],
     ["guest", /^on\.guest: is not a type of event\. The types are/],
   ])("an unknown key of `on`, %s, gets the nearest type", (key, message) => {
     expect(() => createWebhookHandler({ ...good(), on: { [key]: () => {} } } as never)).toThrow(message);

@@ -106,7 +106,11 @@ async function makePass({ out, io, flag, texts }: Invocation, options: PassOptio
   const reconciler = createReconciler(webhooks, { concurrency, baseline: !flag("no-baseline"), observe });
   try {
     for (const code of texts("watch"))
-      await ofBooking(code, reconciler.watch(code), ", so no pass was made. Correct --watch, and run it again");
+      await ofBooking(
+        code,
+        reconciler.watch(code),
+        ", so no pass was made. Correct --watch, and run it again",
+      );
     const pass = await reconciler.run({ signal: io.signal });
     wipe();
     const report = { ...pass, duration: Math.round(pass.duration) };

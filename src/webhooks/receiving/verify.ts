@@ -1,3 +1,4 @@
+import { IS_SET } from "../../environment.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import { queryOf, queryValues } from "./request.ts";
@@ -126,7 +127,7 @@ function checkSecrets(options: SharedSecretOptions): readonly string[] {
   if (secrets.length === 0 || !secrets.every(usable)) {
     throw new InvalidArgumentError({
       path: ["secret"],
-      message: "must not be missing or empty. Is the environment variable set?",
+      message: `must not be missing or empty. ${IS_SET}`,
     });
   }
   if (secrets.some((one) => one !== (one as string).trim())) {
