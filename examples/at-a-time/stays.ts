@@ -73,11 +73,12 @@ export function createStays(client: StayhookClient, store: EventStore, services:
       "booking.timer.door-closes": setDoor,
       "booking.timer.arrival-mail": async (event) => {
         const { to } = stayChange(event);
-        if (to) await services.mail(to, "See you in two days", event.eventId);
+        if (to && timesOf(to).mail <= timeOf(event))
+          await services.mail(to, "See you in two days", event.eventId);
       },
       "booking.timer.cleaning": async (event) => {
         const { to } = stayChange(event);
-        if (to) await services.clean(to, event.eventId);
+        if (to && timesOf(to).departure <= timeOf(event)) await services.clean(to, event.eventId);
       },
 
       "booking.Request": async (event) => {

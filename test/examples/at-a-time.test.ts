@@ -15,6 +15,8 @@ async function start() {
     accessToken: sandbox.accessToken,
     fetch: sandbox.fetch,
   });
+  const store = memoryStore();
+  const door = { isBroken: false };
   const did: string[] = [];
   const note = (what: string) => async () => {
     if (did.at(-1) !== what) did.push(what); // a repeated call does no harm
@@ -23,10 +25,10 @@ async function start() {
     did.push("decline");
     await sandbox.bookings.decline(bookingCode);
   };
-  const { webhooks } = createStays(client, memoryStore(), {
+  const { webhooks } = createStays(client, store, {
     mail: note("mail"),
     openDoor: note("open"),
-    closeDoor: note("close"),
+    closeDoor: () => (door.isBroken ? Promise.reject(new Error("no answer")) : note("close")()),
     clean: note("clean"),
     decline,
     zoneOf: () => "Europe/Lisbon",
@@ -50,7 +52,7 @@ async function start() {
   };
   /** Moves the clock to a day from today. */
   const until = (days: number) => pass(midnight + days * DAY - Date.now() - passed);
-  return { sandbox, did, day, until, pass };
+  return { sandbox, store, door, did, day, until, pass };
 }
 
 test("a stay: a mail, an open door, a closed door and a cleaning", async () => {
@@ -81,6 +83,25 @@ test("a stay that moves, told or not", async () => {
   expect(did).toEqual(["close"]);
   await until(31);
   expect(did).toEqual(["close", "mail", "open"]);
+});
+
+test("a stay that moves, and its callback fails for good: nothing is done at the old time", async () => {
+  const { sandbox, store, door, did, day, until, pass } = await start();
+  const { bookingCode } = await sandbox.bookings.instantBook({ checkIn: day(10), checkOut: day(12) });
+  await until(5);
+  door.isBroken = true;
+  await sandbox.bookings.alter(bookingCode, { checkIn: day(20), checkOut: day(22) });
+  await pass(0);
+  expect(await store.discard({ type: "booking.Confirmed", state: "retrying" })).toBe(1);
+  // The timer of the mail reads the booking, and finds the change once more.
+  await until(9);
+  expect(await store.discard({ type: "booking.Confirmed", state: "retrying" })).toBe(1);
+  await pass(HOUR);
+  expect(await store.list({ type: "booking.timer.arrival-mail", state: "done", limit: 9 })).toHaveLength(1);
+  expect(did).toEqual(["close"]);
+  door.isBroken = false;
+  for (const days of [11, 19, 21, 23]) await until(days);
+  expect(did).toEqual(["close", "mail", "open", "close", "clean"]);
 });
 
 test("a stay that is cancelled without a notification", async () => {
