@@ -143,10 +143,13 @@ const MOVED = { timestamp: "2027-01-01T00:00:00.000Z" };
 
 export const replacing: Cases = {
   'with "ended", a new event takes the place of a done or parked event': async (bench) => {
-    const { add, ended, handle, claimOne, get, shows } = bench;
+    const { store, add, ended, handle, claimOne, get, shows } = bench;
     const waits = await add("booking:B", {}, { dueIn: LONG });
     equal("add() of an event that waits", await again(bench, waits, "ended", MOVED), "duplicate");
-    for (const before of [await ended(null, parked()), await handle("booking:A", "Confirmed")]) {
+    for (const [before, state] of [
+      [await ended(null, parked()), "parked"],
+      [await handle("booking:A", "Confirmed"), "done"],
+    ] as const) {
       const { history, receivedAt } = await get(before);
       await bench.tick();
       equal("add() of an ended event", await again(bench, before, "ended"), "added");
@@ -158,6 +161,7 @@ export const replacing: Cases = {
         notification: '"again"',
       } as const;
       await shows(before, { ...anew, history });
+      equal("prune() of the new event", await store.prune({ state, age: 0, limit: 10 }), 0);
       const after = (await get(before)).receivedAt;
       check(after > receivedAt, "receivedAt: expected the time of the second add()");
       const { attempts, outages, replayed } = await claimOne();

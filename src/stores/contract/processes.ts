@@ -134,7 +134,7 @@ export const sharing: Readonly<Record<string, (bench: Bench, other: EventStore<u
 /** Cases for `subscribe`. A store without this method passes all of these cases. */
 export const waking: Cases = {
   "whatever makes an event due wakes the subscriber": async (bench) => {
-    const { store, add, claimOne, newEvent, settle } = bench;
+    const { store, add, claimOne, newEvent, settle, get } = bench;
     const event = await wakes(bench, "add() of an event", () => add("booking:A"));
     await wakes(bench, "settle() as released", async () => settle(await claimOne(), { state: "released" }));
     // The retry is due before the end of the lease, so a caller that waits for the lease must wake earlier.
@@ -145,6 +145,8 @@ export const waking: Cases = {
     await wakes(bench, "settle() with events", () => settle(held, { ...handled(held), events }));
     await bench.done(await claimOne());
     await wakes(bench, "replay() of a done event", () => store.replay({ state: "done", ref: "booking:A" }));
+    const restored = { ...(await get(event)), ...newEvent("booking:C"), traceparent: null };
+    await wakes(bench, "restore()", () => store.restore({ events: [restored], snapshots: [] }));
   },
 
   "a subscriber is not called after its subscription has ended": async ({ store, add, sleep }) => {

@@ -126,6 +126,10 @@ export const reading: Cases = {
     await store.prune({ state: "done", age: 0, limit: 10 });
     await store.erase("booking:A");
     equal("lastReceivedAt() after prune() and erase()", await store.lastReceivedAt(), receivedAt);
+    await tick();
+    const newest = await get(await add("booking:C"));
+    await store.erase("booking:C");
+    equal("lastReceivedAt() after erase() of the newest", await store.lastReceivedAt(), newest.receivedAt);
   },
 };
 

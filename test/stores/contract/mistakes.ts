@@ -173,6 +173,20 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
     fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
   },
+  "prunes an event that was added again after its end": {
+    wrap: (store) => {
+      let again = 0;
+      return {
+        async add(event, options) {
+          const answer = await store.add(event, options);
+          if (options?.replace === "ended" && answer === "added") again += 1;
+          return answer;
+        },
+        prune: async (options) => (await store.prune(options)) + again,
+      };
+    },
+    fails: 'replace: with "ended", a new event takes the place of a done or parked event',
+  },
   "prunes for any reason": {
     wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
     fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
@@ -188,6 +202,19 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
   },
   "never wakes a subscriber": {
     wrap: () => ({ subscribe: () => () => {} }),
+    fails: "wake: whatever makes an event due wakes the subscriber",
+  },
+  "wakes no subscriber after restore": {
+    wrap: (store) => {
+      let isRestoring = false;
+      return {
+        subscribe: (wake) => store.subscribe!(() => isRestoring || wake()),
+        async restore(batch) {
+          isRestoring = true;
+          await store.restore(batch);
+        },
+      };
+    },
     fails: "wake: whatever makes an event due wakes the subscriber",
   },
   "stays open after close": {
@@ -592,6 +619,20 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     wrap: (store) => ({
       lastReceivedAt: async () => (await all(store, { source: "webhook" }))[0]?.receivedAt,
     }),
+    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
+  },
+  "forgets lastReceivedAt when the event is erased": {
+    wrap: (store) => {
+      let kept: Date | undefined;
+      const lastReceivedAt = async () => (await all(store, { source: "webhook" }))[0]?.receivedAt ?? kept;
+      return {
+        lastReceivedAt,
+        async prune(options) {
+          kept = await lastReceivedAt();
+          return store.prune(options);
+        },
+      };
+    },
     fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
   },
   "locks single events, not records": {
