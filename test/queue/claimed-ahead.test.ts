@@ -1,8 +1,13 @@
 import { expect, test } from "vitest";
+import { Log } from "../../src/logger.ts";
+import { ClaimedAhead } from "../../src/queue/claimed-ahead.ts";
+import { Leases } from "../../src/queue/leases.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
+import { memoryStore } from "../../src/stores/memory/index.ts";
 import {
   advance,
   done,
+  eventOf,
   idsOf,
   longWork,
   MINUTE,
@@ -127,6 +132,23 @@ test("a claim is given back after 250 ms, so that an idle process can handle its
   expect((await claim).map(({ eventId }) => eventId)).toEqual(expect.arrayContaining(ids));
   await advance(MINUTE / 2);
   expect(ran.length).toBe(before);
+});
+
+test("a claim that waits behind another one is given back after 250 ms, too", async () => {
+  const store = memoryStore();
+  for (const id of ["a", "b"]) await store.add(eventOf(id));
+  const [a, b] = await store.claim({ limit: 2, leaseDuration: MINUTE });
+  const leases = new Leases(store, MINUTE, new Log());
+  const givenBack: string[] = [];
+  const ahead = new ClaimedAhead(leases, CONCURRENCY, ({ eventId }) => givenBack.push(eventId));
+  ahead.add(a!, performance.now() + MINUTE);
+  await advance(100);
+  ahead.add(b!, performance.now() + MINUTE);
+  expect(ahead.take()?.claim).toBe(a);
+  await advance(249);
+  expect(givenBack).toEqual([]);
+  await advance(1);
+  expect(givenBack).toEqual(["b"]);
 });
 
 test("claims are given back in an outage, and their attempts do not count", async () => {

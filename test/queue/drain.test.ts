@@ -269,6 +269,32 @@ describe("drain", () => {
     expect(logged.join()).toMatch(log);
   });
 
+  test("ends only when the store has taken held claims back", async () => {
+    const { queue, add, stateOf } = queueOf({
+      alter: { settle: first((_, outcome) => outcome.state === "released" && sleep(100)) },
+      work: () => callbackFailed,
+      backoff: () => 0,
+    });
+    await add("a");
+    const draining = watch(queue.drain({}));
+    await advance(99);
+    expect([draining.settled, await stateOf("a")]).toEqual([false, "processing"]);
+    await advance(1);
+    expect([draining.settled, await stateOf("a")]).toEqual([true, "retrying"]);
+  });
+
+  test("does not end at once if its timeout is longer than a timer can be", async () => {
+    const { work, end, aborted } = longWork();
+    const { queue, add } = queueOf({ work });
+    await add("a");
+    const draining = watch(queue.drain({ timeout: 30 * DAY }));
+    await advance(MINUTE);
+    expect([aborted, draining.settled]).toEqual([[], false]);
+    end();
+    await advance(0);
+    expect(draining.result).toEqual({ done: 1, failed: 0 });
+  });
+
   test("ends at its timeout if a claim hangs, and gives the late claim back", async () => {
     const answer = gate();
     const { queue, add, ran, store } = queueOf({ alter: { claim: late(() => answer.opened) } });

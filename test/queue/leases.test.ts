@@ -173,6 +173,25 @@ describe("a lease", () => {
     expect(aborted.length).toBe(1);
   });
 
+  test("is lost at each newer claim of its record, so that the attempts run one after another", async () => {
+    let [running, most] = [0, 0];
+    const { ran } = await startedQueue(["a"], {
+      // The store says that it has renewed the leases, but it has not.
+      alter: { renew: () => async (claims) => [...claims] },
+      work: async (_, { signal }) => {
+        running += 1;
+        most = Math.max(most, running);
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+        await sleep(SECOND);
+        running -= 1;
+        return done;
+      },
+    });
+    await advance(3 * MINUTE);
+    expect(ran.length).toBeGreaterThan(3);
+    expect(most).toBe(1);
+  });
+
   test("is not lost if it is renewed while its end is being recorded", async () => {
     const answer = gate();
     const { work, end } = longWork();

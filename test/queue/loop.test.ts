@@ -10,6 +10,7 @@ import {
   gate,
   HOUR,
   idsOf,
+  late,
   longWork,
   MINUTE,
   never,
@@ -105,6 +106,14 @@ describe("an idle loop", () => {
     const { calls, ran } = await startedQueue(idsOf(5), { concurrency: 1 });
     expect(ran).toHaveLength(5);
     expect(calls.nextDue).toBeLessThanOrEqual(2);
+  });
+
+  test("handles an event at once that was added while it asked when the next event is due", async () => {
+    const { add, ran } = await startedQueue([], { alter: { nextDue: late(() => sleep(100)) } });
+    await advance(50);
+    await add("a");
+    await advance(50);
+    expect(ran).toEqual(["a"]);
   });
 
   // The second wait is longer than a timer can be.

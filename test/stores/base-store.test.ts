@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import type { Addition, Settlement } from "../../src/stores/outcomes.ts";
+import type { ClaimCall } from "../../src/stores/store-steps.ts";
 import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
 import { CLAIM, DONE, eventOf, RETRY, storedEvent } from "./event.ts";
 
@@ -33,6 +34,17 @@ class GroupingStore extends MemoryStore {
   }
 }
 
+/** Holds a statement that adds an event of the record `booking:locked`, until `unlock`. */
+class LockedStore extends MemoryStore {
+  readonly #lock = Promise.withResolvers<void>();
+  readonly unlock = this.#lock.resolve;
+
+  protected override async doAdd(additions: readonly Addition[]) {
+    if (additions.some(({ event }) => event.ref === "booking:locked")) await this.#lock.promise;
+    return super.doAdd(additions);
+  }
+}
+
 describe("calls at once", () => {
   const refs = Array.from({ length: 50 }, (_, index) => `booking:${index}`);
 
@@ -50,22 +62,24 @@ describe("calls at once", () => {
   });
 
   test("do not wait for a statement that hangs, for example at a lock", async () => {
-    const lock = Promise.withResolvers<void>();
-    class LockedStore extends MemoryStore {
-      protected override async doAdd(additions: readonly Addition[]) {
-        if (additions.some(({ event }) => event.ref === "booking:locked")) await lock.promise;
-        return super.doAdd(additions);
-      }
-    }
     const store = new LockedStore();
     const hanging = store.add(eventOf("booking:locked"));
     await new Promise((resolve) => setTimeout(resolve, 1));
     const others = refs.map((ref) => store.add(eventOf(ref)));
     expect(new Set(await Promise.all(others))).toEqual(new Set(["added"]));
     const closing = store.close();
-    lock.resolve();
+    store.unlock();
     expect(await hanging).toBe("added");
     await closing;
+  });
+
+  test("that do not fit into a statement do not wait for it if it hangs", async () => {
+    const store = new LockedStore();
+    const hanging = store.add(eventOf("booking:locked"));
+    const others = Array.from({ length: 250 }, (_, index) => store.add(eventOf(`booking:${index}`)));
+    expect(await others.at(-1)).toBe("added");
+    store.unlock();
+    expect(new Set(await Promise.all([hanging, ...others]))).toEqual(new Set(["added"]));
   });
 
   test("with one id do not share a statement", async () => {
@@ -163,6 +177,23 @@ describe("a clock that is set back", () => {
     expect(await store.claim({ ...CLAIM, eventId: "retry" })).toHaveLength(1);
   });
 
+  test("is not inferred from an answer that takes long", async () => {
+    class SlowStore extends MemoryStore {
+      protected override async doNextDue() {
+        const answer = await super.doNextDue();
+        await new Promise((resolve) => setTimeout(resolve, 5000));
+        return answer;
+      }
+    }
+    const store = new SlowStore();
+    await store.add(eventOf());
+    await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: HOUR });
+    const next = store.nextDue();
+    await vi.advanceTimersByTimeAsync(10_000);
+    expect(await next).toBe(HOUR);
+    expect(await store.claim(CLAIM)).toEqual([]);
+  });
+
   test.each(["webhook", "reconcile"] as const)(
     "is seen by the first call if it is behind the newest receivedAt of a %s",
     async (source) => {
@@ -217,6 +248,88 @@ describe("if the store fails after a claim, while the clock is looked at", () =>
     store.isBroken = false;
     expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "retry" }]);
   });
+});
+
+describe("a claim whose answer was lost", () => {
+  class LosingStore extends MemoryStore {
+    /** Runs between a claim and its answer. If it rejects, the answer is lost. */
+    answer = async (_eventId?: string): Promise<void> => {};
+    /** Runs before each attempt is ended. */
+    ending = async (): Promise<void> => {};
+
+    protected override async doClaim(call: ClaimCall) {
+      const answer = await super.doClaim(call);
+      call.claimed = answer.result;
+      await this.answer(call.eventId);
+      return answer;
+    }
+
+    protected override async doSettle(settlements: readonly Settlement<never>[]) {
+      await this.ending();
+      return super.doSettle(settlements);
+    }
+  }
+  const works = async () => {};
+  const fails = (message: string) => () => Promise.reject(new Error(message));
+
+  /** Makes a store that has lost the answer to the claim of the event "a". */
+  async function lost() {
+    const store = new LosingStore();
+    await store.add(eventOf("booking:A", "a"));
+    store.answer = fails("answer lost");
+    await expect(store.claim(CLAIM)).rejects.toThrow("answer lost");
+    store.answer = works;
+    return store;
+  }
+
+  test("is given back by nextDue, so that its event is due now", async () => {
+    const store = await lost();
+    expect(await store.nextDue()).toBe(0);
+  });
+
+  test("is given back by a later call if the first call fails to do so, and does not count", async () => {
+    const store = await lost();
+    store.ending = fails("the store is down");
+    await expect(store.claim(CLAIM)).rejects.toThrow("the store is down");
+    store.ending = works;
+    expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "a", attempts: 1 }]);
+  });
+
+  test("is given back if it was lost while another one was given back", async () => {
+    const store = new LosingStore();
+    for (const id of ["a", "b"]) await store.add(eventOf(`booking:${id}`, id));
+    const answers = { a: Promise.withResolvers<void>(), b: Promise.withResolvers<void>() };
+    store.answer = (eventId) => answers[eventId as "a" | "b"].promise;
+    const [a, b] = ["a", "b"].map((eventId) => store.claim({ ...CLAIM, eventId }));
+    answers.a.reject(new Error("answer lost"));
+    await expect(a).rejects.toThrow("answer lost");
+    store.ending = async () => {
+      answers.b.reject(new Error("answer lost"));
+      await expect(b).rejects.toThrow("answer lost");
+    };
+    await store.nextDue();
+    store.answer = works;
+    store.ending = works;
+    const claimed = (await store.claim(CLAIM)).map(({ eventId }) => eventId);
+    expect(claimed.sort()).toEqual(["a", "b"]);
+  });
+});
+
+test("a settle that is repeated after an error keeps the worker in the history", async () => {
+  let isBroken = true;
+  class FailingStore extends MemoryStore {
+    protected override async doSettle(settlements: readonly Settlement<never>[]) {
+      if (isBroken) throw new Error("the store is down");
+      return super.doSettle(settlements);
+    }
+  }
+  const store = new FailingStore();
+  await store.add(eventOf("booking:A", "a"));
+  const [claim] = await store.claim({ ...CLAIM, worker: "web-1:4711" });
+  await expect(store.settle(claim!, DONE)).rejects.toThrow("the store is down");
+  isBroken = false;
+  expect(await store.settle(claim!, DONE)).toBe(true);
+  expect((await store.get("a"))?.history).toMatchObject([{ outcome: "done", worker: "web-1:4711" }]);
 });
 
 test("an outcome with two events of one id records the last of them", async () => {
