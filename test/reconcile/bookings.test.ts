@@ -150,6 +150,16 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     expect(await second.reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
     expect(second.told).toHaveLength(2);
   });
+
+  test("later passes read a booking of watch whose event another machine has added before", async () => {
+    const sandbox = await startSandbox();
+    const { bookingCode } = await sandbox.bookings.create({ status: "Request" });
+    const open = place();
+    const [first, second] = [1, 2].map(() => machineOf(sandbox, open(), { handler: { autoStart: false } }));
+    await first!.reconciler.watch(bookingCode);
+    await second!.reconciler.watch(bookingCode);
+    expect(await second!.reconciler.run()).toMatchObject({ checked: 1 });
+  });
 });
 
 test("the next pass counts the bookings of watch and reads them", async () => {

@@ -2,6 +2,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { StayhookClient } from "stayhook";
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, test, vi } from "vitest";
+import { CircuitBreaker } from "../../src/queue/circuit-breaker.ts";
+import { Reader, StopReason } from "../../src/reconcile/reader.ts";
 import { dueIn, readState, writeState } from "../../src/reconcile/state.ts";
 import { machineOf, readsOf, scene, startSandbox, stateIn, stopClock, stores } from "./support.ts";
 
@@ -301,6 +303,24 @@ describe("while the platform is out of reach", () => {
     // No pass has read the list before, so its listing counts as learned and not as changed.
     expect(await machine.reconciler.run()).toMatchObject({ checked: 3, changed: 0 });
     expect(machine.observations("learned")).toHaveLength(1);
+  });
+
+  test("a pass that stops during the try of a half-open breaker makes room for another try", async () => {
+    const breaker = new CircuitBreaker({ concurrency: 1, backoff: () => 1, onPause() {}, onResume() {} });
+    await breaker.recordOutage(breaker.begin("booking:A"), true, { everything: true }, new Error("down"));
+    const room = () => breaker.gateAt(performance.now()).room;
+    await waitFor(() => expect(room()).toBe(1));
+    const stop = new StopReason();
+    const reader = new Reader({ stop, breaker, backoff: () => 1, asked: false });
+    const reading = reader.read(
+      "booking:B",
+      ({ signal }) =>
+        new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
+    );
+    await waitFor(() => expect(room()).toBe(0));
+    stop.stop("aborted");
+    await reading;
+    expect(room()).toBe(1);
   });
 
   test("unreadable bookings are no outage while others are read in between", async () => {

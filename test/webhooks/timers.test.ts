@@ -155,6 +155,27 @@ describe("a timer", () => {
     ]);
   });
 
+  test("fires at its time although the callback goes on after it has set the timer", async () => {
+    const { deliver, fired } = withTimers(async ({ timers }) => {
+      timers.set("door-code", at(1));
+      await new Promise((resolve) => setTimeout(resolve, 2 * MINUTE));
+    });
+    await deliver();
+    await advance(2 * HOUR);
+    expect(fired).toMatchObject([{ at: at(1), now: at(1) }]);
+  });
+
+  test("keeps the time that was set although the callback changes the Date afterwards", async () => {
+    const { deliver, fired } = withTimers(({ timers }) => {
+      const time = at(1);
+      timers.set("door-code", time);
+      time.setTime(at(5).getTime());
+    });
+    await deliver();
+    await advance(2 * HOUR);
+    expect(fired).toMatchObject([{ at: at(1), now: at(1) }]);
+  });
+
   test("belongs to a listing, too", async () => {
     const fire = vi.fn();
     const { webhooks, platform } = handlerOf({ on: { "listing.timer.photos": fire } });
@@ -263,6 +284,20 @@ describe('ifPassed: "skip"', () => {
       expect(it.fired).toEqual([]);
     },
   );
+
+  test("deletes a timer that has fired for another time, after clear() in the same attempt", async () => {
+    let act: (timers: EventTimers) => void = (timers) => timers.set("door-code", at(1));
+    const it = withTimers(({ timers }) => act(timers));
+    await it.deliver();
+    await advance(2 * HOUR);
+    expect(it.fired.length).toBe(1);
+    act = (timers) => {
+      timers.clear();
+      timers.set("door-code", at(-1), { ifPassed: "skip" });
+    };
+    await it.deliver();
+    expect(await it.list()).toEqual([]);
+  });
 
   test("leaves a timer of the same time that has not fired yet", async () => {
     const it = withTimers(({ timers }) => timers.set("door-code", at(1), { ifPassed: "skip" }), {
@@ -758,5 +793,21 @@ describe("webhooks.timers", () => {
     expect(await list()).toEqual([scheduled("door-code", at(2))]);
     await advance(HOUR);
     expect(callback).toHaveBeenCalledTimes(2);
+  });
+
+  test("set rejects if the handler is closed while the timer is processed", async () => {
+    const { callback, release } = heldCallback();
+    const { webhooks, timers } = withTimers(undefined, { on: { "booking.timer.door-code": callback } });
+    webhooks.start();
+    await timers.set("door-code", at(1));
+    await advance(HOUR);
+    const failed = vi.fn();
+    timers.set("door-code", at(2)).catch(failed);
+    const closing = webhooks.close({ timeout: MINUTE });
+    await advance(500);
+    const message = expect.stringContaining("The timer door-code of booking:A1 was not set");
+    expect(failed.mock.calls).toMatchObject([[{ message }]]);
+    release();
+    await closing;
   });
 });
