@@ -191,11 +191,17 @@ function toPattern(path: string): RegExp {
   return new RegExp(`^${parts.join("([^/]+)")}$`);
 }
 
+function refusalOf(authorization: string | undefined): string {
+  return /^Bearer +\S/i.test(authorization ?? "")
+    ? "The sandbox does not know this access token."
+    : "The Authorization header must be Bearer <access token>.";
+}
+
 function answer(state: PlatformState, request: PlatformRequest): PlatformResponse {
   const { method, target, body } = request;
   if (!isAuthorized(request.authorization, state.accessToken))
     return {
-      ...failure(401, "unauthorized", "The Authorization header must be Bearer <access token>."),
+      ...failure(401, "unauthorized", refusalOf(request.authorization)),
       headers: { "www-authenticate": "Bearer" },
     };
 

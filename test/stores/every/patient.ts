@@ -1,4 +1,4 @@
-import type { EventStore } from "../../../src/stores/event-store.ts";
+import type { EventStore, Outcome } from "../../../src/stores/event-store.ts";
 import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 
 /** How often a call is tried, if the connection breaks each time. */
@@ -35,15 +35,20 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
         failures += 1;
         return [];
       }),
-    // Another handle may have claimed an event that waits again before the repeated call, so that no lease proves the first.
+    // A settle is repeated after an error, here or in the store. Another handle may have claimed an event that waits again
+    // meanwhile. Then no lease proves the first call, but the history does.
     settle: (claim, outcome) =>
-      again(async (isFirst) => {
-        const held = await store.settle(claim, outcome);
-        return held || (!isFirst && outcome.state !== "done" && outcome.state !== "parked");
-      }),
+      again(async () => (await store.settle(claim, outcome)) || (await isRecorded(claim, outcome))),
     renew: (claims, duration) => again(() => store.renew(claims, duration)),
     nextDue: () => again(() => store.nextDue()),
     counts: () => again(() => store.counts()),
+  };
+  const isRecorded = async (claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<boolean> => {
+    if (outcome.state !== "retrying") return outcome.state === "released";
+    const event = await store.get(claim.eventId);
+    return event!.history.some(
+      (entry) => entry.outcome === "retrying" && Number(entry.at) === claim.claimedAt,
+    );
   };
   return new Proxy(store as EventStore<unknown> & { readonly failures: number }, {
     get(target, name) {
