@@ -1,7 +1,7 @@
 // Reads environment variables on each runtime.
 
 /** Ends the message for an empty option. */
-export const IS_SET = "Is the environment variable set?";
+export const IS_UNSET = "(is an environment variable unset?)";
 
 interface DenoPermissions {
   readonly permissions: {

@@ -54,12 +54,12 @@ test.each<[mistake: string, make: () => unknown, message: string]>([
   [
     "a token of nothing",
     made({ accessToken: "" }),
-    "accessToken: must not be empty. Is the environment variable set?",
+    "accessToken: must not be empty (is an environment variable unset?)",
   ],
   [
     "a URL of nothing",
     made({ baseUrl: "" }),
-    "baseUrl: must be an absolute URL, such as https://api.example.com. Is the environment variable set?",
+    "baseUrl: must be an absolute URL, such as https://api.example.com (is an environment variable unset?)",
   ],
   [
     "undefined in withOptions",

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { MAX_TIMER } from "../async.ts";
-import { environmentVariable, IS_SET } from "../environment.ts";
+import { environmentVariable, IS_UNSET } from "../environment.ts";
 import type { Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
@@ -201,7 +201,7 @@ function issueOf(option: "baseUrl" | "accessToken", given: object, problem: stri
   if (isUndefined(given, option))
     return { path: [option], message: `${problem}, not undefined. ${leaveOut(variable)}` };
   const isEmpty = (given as Readonly<Record<string, unknown>>)[option] === "";
-  return { path: [option], message: isEmpty ? `${problem}. ${IS_SET}` : problem };
+  return { path: [option], message: isEmpty ? `${problem} ${IS_UNSET}` : problem };
 }
 
 const leaveOut = (variable: string) =>

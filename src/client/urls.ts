@@ -1,4 +1,4 @@
-import { IS_SET } from "../environment.ts";
+import { IS_UNSET } from "../environment.ts";
 import { describeKind, InvalidArgumentError } from "../errors.ts";
 import { toInteger } from "../models/ids.ts";
 import { isTopic } from "../models/topics.ts";
@@ -143,7 +143,7 @@ export function withTopic(endpoint: string, topic: string): string {
 
 /** Returns the problem with an endpoint's URL, or `undefined`. Never shows the URL, which may hold a secret. */
 export function problemWithEndpoint(given: unknown, baseUrl: URL): string | undefined {
-  if (given === "") return `must not be empty. ${IS_SET}`;
+  if (given === "") return `must not be empty ${IS_UNSET}`;
   const url = parseUrl(given);
   if (!url) return "must be an absolute https URL";
   const sandboxed = isLoopback(url) && isLoopback(baseUrl);

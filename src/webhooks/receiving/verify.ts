@@ -1,4 +1,3 @@
-import { IS_SET } from "../../environment.ts";
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../option-names.ts";
 import { queryOf, queryValues } from "./request.ts";
@@ -127,7 +126,7 @@ function checkSecrets(options: SharedSecretOptions): readonly string[] {
   if (secrets.length === 0 || !secrets.every(usable)) {
     throw new InvalidArgumentError({
       path: ["secret"],
-      message: `must not be missing or empty. ${IS_SET}`,
+      message: "must not be missing or empty. Is the environment variable set?",
     });
   }
   if (secrets.some((one) => one !== (one as string).trim())) {
