@@ -118,6 +118,8 @@ class Round {
   }
 
   #begin({ eventId }: ClaimedEvent, until: number): void {
+    // The answer came after the end of a short lease, so another worker may have handled the event since.
+    if (performance.now() >= until) return;
     const key = this.#records.get(eventId)!;
     const other = this.#running.get(key);
     if (other !== undefined && performance.now() < other) throw new Error(`two attempts of ${key} at once`);
