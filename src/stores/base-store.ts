@@ -1,7 +1,6 @@
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
-import { ClaimedRows } from "./claimed-rows.ts";
 import { checkedChangeFilter, checkedFilter, type EventFilter } from "./event-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
@@ -35,6 +34,9 @@ import { Subscribers } from "./subscribers.ts";
 const CHANGE_BATCH = 500;
 const SNAPSHOTS_PAGE = 500;
 
+/** How many claims' rows a store remembers. A process hardly holds more leases at once. */
+const CLAIMS = 10_000;
+
 /**
  * What all stores do alike: checks of arguments, calls that share a statement, what an attempt does to its event, claims
  * that got no answer, `lastReceivedAt`, and subscribers. The public methods take and give the ids of a timer's firings.
@@ -53,7 +55,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     ({ claim }) => claim.lease,
     (renewals) => this.#renew(renewals),
   );
-  readonly #rows = new ClaimedRows();
+  readonly #rows = new Map<string, ClaimedRow>();
   readonly #lost = new LostClaims({
     find: (calls) => this.doFindLost(calls),
     release: ({ claim, row }) => this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" })),
@@ -102,7 +104,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
       () => this.#claim(checked),
       (claims) => claims.length > 0,
     );
-    for (const { claim, row } of claimed) this.#rows.set(claim.lease, row);
+    for (const { claim, row } of claimed) this.#remember(claim.lease, row);
     return claimed.map(({ claim }) => withFiringId(claim));
   }
 
@@ -361,6 +363,11 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     const newest = this.doList({}, { before: undefined, limit: 1 });
     const [notified, { found }] = await Promise.all([this.lastReceivedAt(), newest]);
     return Math.max(notified?.getTime() ?? 0, found[0]?.receivedAt.getTime() ?? 0);
+  }
+
+  #remember(lease: string, row: ClaimedRow): void {
+    if (this.#rows.size >= CLAIMS) this.#rows.delete(this.#rows.keys().next().value!);
+    this.#rows.set(lease, row);
   }
 
   /** Reads the row of a claim that another handle of this store made. */
