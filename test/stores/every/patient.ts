@@ -43,12 +43,11 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
     nextDue: () => again(() => store.nextDue()),
     counts: () => again(() => store.counts()),
   };
-  const isRecorded = async (claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<boolean> => {
-    if (outcome.state !== "retrying") return outcome.state === "released";
-    const event = await store.get(claim.eventId);
-    return event!.history.some(
-      (entry) => entry.outcome === "retrying" && Number(entry.at) === claim.claimedAt,
-    );
+  const isRecorded = async ({ eventId, claimedAt }: ClaimedEvent, { state }: Outcome<unknown>) => {
+    if (state === "done" || state === "parked") return false;
+    const { history } = (await store.get(eventId))!;
+    const outcomes = history.filter(({ at }) => at.getTime() === claimedAt).map(({ outcome }) => outcome);
+    return state === "released" ? !outcomes.includes("lost") : outcomes.includes(state);
   };
   return new Proxy(store as EventStore<unknown> & { readonly failures: number }, {
     get(target, name) {
