@@ -191,19 +191,11 @@ function toPattern(path: string): RegExp {
   return new RegExp(`^${parts.join("([^/]+)")}$`);
 }
 
-function refusalOf(authorization: string | undefined): string {
-  return /^Bearer +\S/i.test(authorization ?? "")
-    ? "The sandbox does not know this access token."
-    : "The Authorization header must be Bearer <access token>.";
-}
-
 function answer(state: PlatformState, request: PlatformRequest): PlatformResponse {
   const { method, target, body } = request;
-  if (!isAuthorized(request.authorization, state.accessToken))
-    return {
-      ...failure(401, "unauthorized", refusalOf(request.authorization)),
-      headers: { "www-authenticate": "Bearer" },
-    };
+  const refusal = refusalOf(request.authorization, state.accessToken);
+  if (refusal !== undefined)
+    return { ...failure(401, "unauthorized", refusal), headers: { "www-authenticate": "Bearer" } };
 
   const [path = "", query = ""] = target.split(/\?(.*)/s);
   const found = endpoints.filter(({ pattern }) => pattern.test(path));
@@ -237,9 +229,11 @@ const ok = (body: unknown): PlatformResponse => ({ status: 200, body });
 const noConfig = (): PlatformResponse => failure(404, "not_found", "There is no webhook configuration.");
 
 // RFC 9110: the name of the authentication scheme is case-insensitive.
-function isAuthorized(authorization: string | undefined, accessToken: string): boolean {
+function refusalOf(authorization: string | undefined, accessToken: string): string | undefined {
   const [scheme, token] = authorization?.split(/ +(.*)/s) ?? [];
-  return scheme?.toLowerCase() === "bearer" && token === accessToken;
+  if (scheme?.toLowerCase() !== "bearer" || !token)
+    return "The Authorization header must be Bearer <access token>.";
+  return token === accessToken ? undefined : "The sandbox does not know this access token.";
 }
 
 const missingOr =

@@ -10,7 +10,8 @@ export interface MigrationOptions {
   readonly to?: number | undefined;
 }
 
-/** Options of `migrationSql` of a database that has schemas. */
+// Not in postgres/index.ts: there, the bundler of the declarations would take the base from mysql.d.ts, which needs mysql2.
+/** Options of `migrationSql` for PostgreSQL. */
 export interface SchemaMigrationOptions extends MigrationOptions {
   /** The PostgreSQL schema for the tables. Default `stayhook`. */
   readonly schema?: string | undefined;
