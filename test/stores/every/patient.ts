@@ -7,10 +7,10 @@ const TRIES = 20;
 /** Tries each call of a store again after an error, as the callers of a store do. */
 export function patient(store: EventStore<unknown>): EventStore<unknown> & { readonly failures: number } {
   let failures = 0;
-  const again = async <T>(call: (isFirst: boolean) => Promise<T>): Promise<T> => {
+  const again = async <T>(call: () => Promise<T>): Promise<T> => {
     for (let tries = 1; ; tries += 1) {
       try {
-        return await call(tries === 1);
+        return await call();
       } catch (error) {
         failures += 1;
         if (tries === TRIES) throw error;
@@ -24,11 +24,8 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
         const answer = await store.add(event, options);
         return answer === "duplicate" ? "added" : answer;
       }),
-    replay: (filter) =>
-      again(async (isFirst) => {
-        const count = await store.replay(filter);
-        return isFirst ? count : 1;
-      }),
+    // This or another handle's repeated call may find the event replayed. The end of a round finds an event that is not.
+    replay: (filter) => again(async () => Math.max(1, await store.replay(filter))),
     // The store gives the events of a lost claim back.
     claim: (options) =>
       store.claim(options).catch((): ClaimedEvent[] => {
