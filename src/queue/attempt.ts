@@ -5,12 +5,13 @@ import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type { ClaimedEvent } from "../stores/stored-event.ts";
+import type { ClaimedEvent, StoredEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
+import { answerOf } from "./store-call.ts";
 import {
   type AttemptResult,
   kindOf,
@@ -23,6 +24,8 @@ import {
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
+/** How long the answer of `settle` may come after the next claim of the record, ms. */
+const OVERTAKEN = 1000;
 /** How long an attempt tries to record its end while the store fails, ms. Afterwards, the event is handled again. */
 const SETTLE_FOR = 10 * 60_000;
 
@@ -140,13 +143,18 @@ export class Attempt<Tx> {
   /** Parks an event that has no attempt left: its last attempt was lost, or `maxAttempts` was lowered meanwhile. */
   async #parkSpent(): Promise<AttemptResult> {
     const { eventId, attempts } = this.claim;
-    const last = (await this.#queue.store.get(eventId).catch(() => undefined))?.history.at(-1);
+    const last = (await this.#find(eventId))?.history.at(-1);
     const error = new Error(
       last?.outcome === "lost"
         ? `The process ended during attempt ${attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`
         : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
     );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
+  }
+
+  /** Returns the event as the store has it; `undefined` if the store fails. */
+  #find(eventId: string): Promise<StoredEvent | undefined> {
+    return answerOf("get", async () => this.#queue.store.get(eventId)).catch(() => undefined);
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
@@ -262,6 +270,8 @@ export class Attempt<Tx> {
     // Wait in two halves: when a blocked event loop goes on, timers ring before the store's answer is read.
     await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
     if (isHeld === undefined) await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
+    // If the store has ended the attempt, it leases the record to the next event. The answer to that claim may come first.
+    if (isHeld === undefined && this.lease.lost) await withTimeout(OVERTAKEN, answered);
     if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
     return isHeld === true;
   }

@@ -37,14 +37,13 @@ export class CancellableRun<Tx> {
   readonly #cut = Promise.withResolvers<CutOff>();
   readonly #left = Promise.withResolvers<void>();
   #cutOff: CutOff | undefined;
-  /** `true` if the platform has answered or the event has no record. A timeout then counts as a failed callback. */
-  #inCallback: boolean;
+  /** `true` if the platform has answered or the callback has begun. A timeout then counts as a failed callback. */
+  #inCallback = false;
 
   constructor(work: Work<Tx>, claim: ClaimedEvent, options: CancellableRunOptions) {
     this.#work = work;
     this.#claim = claim;
     this.#options = options;
-    this.#inCallback = claim.ref === null;
   }
 
   /** Resolves when the run is cut off. */
@@ -103,6 +102,9 @@ export class CancellableRun<Tx> {
         answered: () => {
           this.#inCallback = true;
           this.#options.onAnswered?.();
+        },
+        calling: () => {
+          this.#inCallback = true;
         },
       });
     } catch (error) {

@@ -21,6 +21,8 @@ import { type Backoff, type Kind, kindOf, type Outage, type Pause, type PauseSco
 // 5. An answer to any read that began in the pause ends the pause, too. A read that began before the pause does not end
 //    it, and prolongs it only by a longer Retry-After.
 
+/** The shortest pause for a `Retry-After` header, ms. The header may say 0, or a time that has passed. */
+const SHORTEST_PAUSE = 1000;
 /** The longest wait between two half-open tries, ms. The breaker shortens this limit by up to a quarter, at random. */
 export const LONGEST_PAUSE = 30_000;
 /** How long the answer of a witness holds, ms. */
@@ -331,7 +333,7 @@ export class CircuitBreaker {
     circuit.trying = undefined;
     const asked = outage.retryAfter !== undefined;
     const wait = asked
-      ? Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER)
+      ? Math.min(Math.max(outage.retryAfter ?? 0, SHORTEST_PAUSE), LONGEST_RETRY_AFTER)
       : Math.round(Math.min(this.#options.backoff(circuit.pauses), LONGEST_PAUSE * (1 - Math.random() / 4)));
     const { scope } = circuit;
     const pause = { scope, since: circuit.open?.since ?? new Date(), reason: errorText(error), ref };

@@ -1,7 +1,6 @@
 // Finds out how many attempts may begin, claims events for them, and gives back claims that get no attempt.
 
 import { withTimeout } from "../async.ts";
-import { StayhookError } from "../errors.ts";
 import type { ClaimOptions } from "../stores/event-store.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Attempt } from "./attempt.ts";
@@ -11,10 +10,9 @@ import { EventPicker } from "./event-picker.ts";
 import { Lease, type Leases } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
+import { answerOf } from "./store-call.ts";
 import { kindOf, type QueueOptions } from "./work.ts";
 
-/** How long the store may take to answer a claim, ms. Then the loop asks again, and gives a late claim back. */
-const ANSWER = 30_000;
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
 const RENEWALS = 3;
 
@@ -51,6 +49,14 @@ interface FillOptions {
 interface Filled<Tx> {
   readonly claimed: number;
   readonly started: readonly Attempt<Tx>[];
+}
+
+/** Which events to claim. */
+interface Choice {
+  /** `undefined`: the store chooses the events that have been due for longest. */
+  readonly ids: readonly string[] | undefined;
+  /** Whether the store chooses if none of `ids` can be claimed. */
+  readonly orOthers?: boolean;
 }
 
 interface ClaimsOptions<Tx> {
@@ -154,13 +160,16 @@ export class Claims<Tx> {
 
   /** Renews the leases that have ended, and then asks the store for due events. */
   async #claimsFor(limit: number, eventId: string | undefined) {
-    const ids = eventId === undefined ? await this.#chosen(limit) : [eventId];
+    const { ids, orOthers = false } =
+      eventId === undefined ? await answerOf("list", () => this.#chosen(limit)) : { ids: [eventId] };
     // Check the leases again after each wait: the event loop may have been blocked meanwhile.
     const { leases } = this.#options;
     for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
     const leaseEndsAt = performance.now() + this.#queue.policy.leaseDuration;
-    const claims = ids === undefined ? await this.#askStore({ limit }) : await this.#claimEach(ids);
-    return { claims, leaseEndsAt };
+    const claims = ids === undefined ? [] : await this.#claimEach(ids);
+    // Another process may have leased the chosen events. An empty claim would end a drain while other events are due.
+    const asks = ids === undefined || (orOthers && claims.length === 0);
+    return { claims: asks ? await this.#askStore({ limit }) : claims, leaseEndsAt };
   }
 
   /** @throws the store's error if it answered none of the claims */
@@ -172,21 +181,22 @@ export class Claims<Tx> {
     return given.flatMap(({ value }) => value);
   }
 
-  /** Returns the ids of the events to claim. `undefined`: the store chooses the events that have been due for longest. */
-  async #chosen(limit: number): Promise<readonly string[] | undefined> {
+  /** Chooses the events to claim. */
+  async #chosen(limit: number): Promise<Choice> {
     const { breaker, refusedReads } = this.#options;
     // A half-open breaker without witnesses lets one event of any kind through.
     const isTry = breaker.gateAt(performance.now()).room > 0;
-    if (!isTry && breaker.shutKinds.length > 0) return this.#picker.except(breaker.shutKinds, limit);
+    if (!isTry && breaker.shutKinds.length > 0)
+      return { ids: await this.#picker.except(breaker.shutKinds, limit) };
     const genuine = refusedReads.prefersGenuine() ? await this.#picker.genuine(limit) : [];
-    return genuine.length > 0 ? genuine : undefined;
+    return { ids: genuine.length > 0 ? genuine : undefined, orOthers: true };
   }
 
   /** @throws StayhookError if the store does not answer in time */
   #askStore(which: Pick<ClaimOptions, "limit" | "eventId">): Promise<ClaimedEvent[]> {
     const { store, worker, policy } = this.#queue;
     const { leaseDuration } = policy;
-    return answered(
+    return answerOf(
       "claim",
       async () => store.claim({ ...which, leaseDuration, worker }),
       // After the time limit, no attempt follows. Release what the late answer has leased.
@@ -196,7 +206,7 @@ export class Claims<Tx> {
 
   /** Returns ms until the next event is due; `undefined` if no event waits. */
   nextDue(): Promise<number | undefined> {
-    return answered("nextDue", async () => this.#queue.store.nextDue());
+    return answerOf("nextDue", async () => this.#queue.store.nextDue());
   }
 
   /** Whether the event must wait for the end of a pause. */
@@ -250,21 +260,4 @@ export class Claims<Tx> {
   async settled(): Promise<void> {
     while (this.#inFlight.size > 0) await this.inFlight();
   }
-}
-
-/**
- * Calls a store, and settles like its answer.
- *
- * @param late - gets an answer that comes after the time limit
- * @throws StayhookError if no answer comes within {@link ANSWER} ms
- */
-async function answered<T>(method: string, call: () => Promise<T>, late?: (answer: T) => void): Promise<T> {
-  const answer = call();
-  const inTime = await withTimeout(
-    ANSWER,
-    answer.then((value) => ({ value })),
-  );
-  if (inTime !== undefined) return inTime.value;
-  if (late) void answer.then(late, () => {});
-  throw new StayhookError(`The store did not answer ${method}() within ${ANSWER} ms.`);
 }

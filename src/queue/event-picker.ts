@@ -1,5 +1,6 @@
 // Chooses which events come first while reads are limited.
 
+import { now } from "../clock.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { type Kind, kindOf, recordOf } from "./work.ts";
@@ -35,17 +36,22 @@ export class EventPicker<Tx> {
 
   /** Returns due events of other kinds than these, and of no record. Each call looks at the newest and at some older ones. */
   async except(kinds: readonly Kind[], limit: number): Promise<string[]> {
-    const now = Date.now();
+    const time = now();
+    const isDue = ({ dueAt }: StoredEvent): boolean => dueAt !== null && dueAt.getTime() <= time;
+    const processing = await this.#store.list({ state: "processing", limit: PAGE });
     const lists = [
       await this.#store.list({ state: "pending", limit: PAGE }),
       await this.#store.list({ state: "retrying", limit: PAGE }),
       await this.#store.list({ state: "scheduled", limit: PAGE }),
-      // Only those whose leases have ended are due.
-      await this.#store.list({ state: "processing", limit: PAGE }),
+      // Those whose leases have ended are due.
+      processing,
       await this.#older(),
     ];
-    const goesOn = ({ ref, dueAt }: StoredEvent): boolean =>
-      (ref === null || !kinds.includes(kindOf(ref))) && dueAt !== null && dueAt.getTime() <= now;
+    const leased = new Set(processing.filter((event) => !isDue(event)).map(recordOf));
+    const goesOn = (event: StoredEvent): boolean =>
+      (event.ref === null || !kinds.includes(kindOf(event.ref))) &&
+      isDue(event) &&
+      !leased.has(recordOf(event));
     const ids = firstOfEach(lists.flat().filter(goesOn)).values();
     return [...ids].slice(0, limit);
   }
@@ -55,9 +61,9 @@ export class EventPicker<Tx> {
    * were never tried.
    */
   async genuine(limit: number): Promise<string[]> {
-    const now = performance.now();
-    if (now - this.#lookedAt >= FRESH) {
-      this.#lookedAt = now;
+    const at = performance.now();
+    if (at - this.#lookedAt >= FRESH) {
+      this.#lookedAt = at;
       await this.#look();
     }
     const known = [...this.#known.keys()].slice(0, limit).map((record) => this.#nextOf(record));
@@ -81,10 +87,10 @@ export class EventPicker<Tx> {
       ...(await this.#store.list({ state: "retrying", limit: PAGE })),
     ];
     const older = this.#known.size < PAGE ? await this.#older() : [];
-    const now = Date.now();
+    const time = now();
     // The platform has said nothing about these records yet: a rate limit or an outage came first.
     const isUnanswered = ({ state, reason, dueAt }: StoredEvent): boolean =>
-      state === "pending" || (reason === "unavailable" && Number(dueAt) <= now);
+      state === "pending" || (reason === "unavailable" && Number(dueAt) <= time);
     const others = firstOfEach(newest.filter(isUnanswered));
     const groups = [...Map.groupBy([...newest, ...older].filter(isUnanswered), recordOf)];
     const isKnown = await Promise.all(groups.map(([record]) => this.#hasSnapshot(record)));

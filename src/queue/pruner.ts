@@ -1,5 +1,6 @@
 import { Alarm } from "../async.ts";
 import type { FailureReason } from "../stores/event-states.ts";
+import { answerOf } from "./store-call.ts";
 import type { QueueOptions } from "./work.ts";
 
 const HOUR = 60 * 60_000;
@@ -38,7 +39,9 @@ export class Pruner<Tx> {
   async runIfDue(stop: { readonly asked: boolean } = { asked: false }): Promise<void> {
     if (this.#closed || stop.asked || performance.now() - this.#last < this.#every) return;
     this.#last = performance.now();
-    this.#running = this.#prune(stop);
+    this.#running ??= this.#prune(stop).finally(() => {
+      this.#running = undefined;
+    });
     await this.#running;
   }
 
@@ -63,12 +66,14 @@ export class Pruner<Tx> {
       while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
     };
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
-      inBatches(age, () => store.prune({ state, reason, age, limit: BATCH }));
+      inBatches(age, () => answerOf("prune", async () => store.prune({ state, reason, age, limit: BATCH })));
     await prune("done", policy.retention);
     // Do not keep a `not-found` event for `parkedRetention`: its record probably never existed.
     await prune("parked", policy.retention, "not-found");
     await prune("parked", policy.parkedRetention);
     const age = policy.snapshotRetention;
-    await inBatches(age, () => store.pruneSnapshots({ age, limit: BATCH }));
+    await inBatches(age, () =>
+      answerOf("pruneSnapshots", async () => store.pruneSnapshots({ age, limit: BATCH })),
+    );
   }
 }

@@ -49,7 +49,7 @@ export class Queue<Tx> {
         options.observe({ kind: "resumed", scope });
         this.#mayBeDue();
       },
-      onChange: () => this.#loop.wake(),
+      onChange: () => this.#mayBeDue(),
     });
     const refusedReads = new RefusedReads(logger, () => this.#loop.wake());
     const leases = new Leases(store, leaseDuration, logger);

@@ -2,6 +2,7 @@
 
 import { pause, withTimeout } from "../async.ts";
 import type { EventStore } from "../stores/event-store.ts";
+import { answerOf } from "./store-call.ts";
 import { type Kind, kindOf, type Outage, type ReadWitness } from "./work.ts";
 
 // A witness is a record whose read shows whether the platform answers. The order of choice:
@@ -111,7 +112,8 @@ export class Witnesses {
     const known = kind === undefined ? Object.values(this.#known).flat() : this.#known[kind];
     const best = known.filter((ref) => !failing.has(ref));
     // A store that fails has no witnesses. The queue finds out by itself that the store fails.
-    const waiting = best.length >= ASKED ? [] : await this.#waiting(kind).catch(() => []);
+    const waiting =
+      best.length >= ASKED ? [] : await answerOf("list", () => this.#waiting(kind)).catch(() => []);
     const refs = [...new Set([...best, ...waiting, ...known])];
     return [...refs.filter((ref) => !failing.has(ref)), ...refs.filter((ref) => failing.has(ref))];
   }

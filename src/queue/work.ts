@@ -14,6 +14,8 @@ export interface WorkContext {
   readonly signal: AbortSignal;
   /** Reports that the platform has answered a read. A pause of the queue can then end while the callback still runs. */
   answered(): void;
+  /** Reports that a callback of the user begins. From then on, a timeout is a failure of the callback. */
+  calling(): void;
 }
 
 /** Handles an event. Resolves to a result even if the event failed. A thrown error counts as a failed callback. */

@@ -1,6 +1,6 @@
 // The reads of a pass: when the circuit breaker lets them through, and when an outage stops the pass.
 
-import { pause } from "../async.ts";
+import { pause, untilAborted } from "../async.ts";
 import { APIError } from "../client/client-errors.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
@@ -99,7 +99,10 @@ export class Reader {
           breaker.recordAnswer(reading);
           return failure;
         }
-        const verdict = await breaker.recordOutage(reading, tries === 1, outage, error);
+        // The witnesses may take half a minute, which a pass that stops does not wait for.
+        const judged = breaker.recordOutage(reading, tries === 1, outage, error);
+        const verdict = await untilAborted(judged, signal).catch(() => undefined);
+        if (signal.aborted) return failure;
         // If the platform answers for other records, this failure affects only this one.
         if (verdict === "record") {
           failure = { error, answered: true };

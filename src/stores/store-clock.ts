@@ -32,11 +32,13 @@ export class StoreClock {
    * again unless its result already `found` work.
    */
   async follow<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
+    // Read before the call: another process may add an event while the call waits for its answer.
+    const newest = this.#now === undefined ? await this.#repair.newestReceivedAt() : undefined;
     const sentAt = performance.now();
     const { now, result } = await run();
     let isBehind: boolean;
     try {
-      isBehind = await this.#read(now, sentAt);
+      isBehind = await this.#read(now, sentAt, newest);
     } catch (error) {
       // Nobody else can handle claimed events before their leases end. The next call looks at the clock again.
       if (found(result)) return result;
@@ -46,10 +48,9 @@ export class StoreClock {
   }
 
   /** @returns whether the clock was set back, so that times were repaired */
-  async #read(now: number, sentAt: number): Promise<boolean> {
+  async #read(now: number, sentAt: number, newest: number | undefined): Promise<boolean> {
     // A reading may be behind even the moment at which its call was sent.
-    const expected =
-      this.#now === undefined ? await this.#repair.newestReceivedAt() : this.#now + (sentAt - this.#readAt);
+    const expected = newest ?? this.#now! + (sentAt - this.#readAt);
     const isBehind = now < expected - SET_BACK;
     if (isBehind) await this.#repair.setBack();
     this.#now = now;

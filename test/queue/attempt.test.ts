@@ -15,6 +15,7 @@ import {
   gate,
   HOUR,
   hanging,
+  late,
   longWork,
   MINUTE,
   never,
@@ -172,10 +173,15 @@ describe("the attempt's time", () => {
     answered();
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(done)));
   };
+  const inCallback: TestWork = (_, { calling }) => {
+    calling();
+    return never();
+  };
   test.each<[what: string, work: TestWork, ref: string | null, after: number, attempts: number]>([
     ["counts at once if the callback ends at its signal", obedient, "booking:a", 1, 1],
     ["is an outage if the platform has not answered", never, "booking:a", 4, 0],
-    ["counts without a record, which needs no platform", never, null, 4, 1],
+    ["counts without a record, which needs no platform", inCallback, null, 4, 1],
+    ["counts if the callback got a record that was read before", inCallback, "booking:a", 4, 1],
   ])("that is over %s", async (_, work, ref, after, attempts) => {
     const { queue, store, observed } = queueOf({ attemptTimeout: SECOND, work });
     await store.add(eventOf("a", ref));
@@ -524,4 +530,32 @@ test("an attempt is not started a second time by any wake-up, and leaves no time
   // Only the timers of the renewal and the pruner are left. They do not keep the process alive, and end on their own.
   await advance(HOUR);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test("an event is done although the answer of settle comes after the next claim of its record", async () => {
+  let settles = 0;
+  const { queue, store, kinds, logged } = queueOf({
+    alter: {
+      settle: late(() => {
+        settles += 1;
+        return settles === 1 && sleep(500);
+      }),
+    },
+  });
+  for (const id of ["first", "second"]) await store.add(eventOf(id, "booking:a"));
+  const draining = queue.drain({});
+  await advance(SECOND);
+  expect(await draining).toEqual({ done: 2, failed: 0 });
+  expect(kinds()).toEqual(["done", "done"]);
+  expect(logged).toEqual([]);
+});
+
+test("a spent event is parked although the store does not tell its history", async () => {
+  const { queue, store, add, stateOf } = queueOf({ maxAttempts: 1, alter: { get: hanging } });
+  await add("spent");
+  await store.claim({ limit: 1, leaseDuration: SECOND });
+  await advance(SECOND);
+  queue.start();
+  await advance(MINUTE);
+  expect(await stateOf("spent")).toBe("parked");
 });

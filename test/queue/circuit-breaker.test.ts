@@ -102,6 +102,7 @@ test.each<[what: string, script: string, after: Partial<typeof open>, options?: 
     { waits: [10, 20], left: 20 },
   ],
   ["a drain cuts the wait short", "limited a; drains", { ...paused, left: 0, room: 1 }],
+  ["a Retry-After of 0 is a pause of 1 s", "limited a 0", { waits: [1], left: 1 }],
   ["a drain does not cut Retry-After short", "limited a 30; drains", { waits: [30], left: 30 }],
   [
     "an answer resumes full speed, and the next outage begins with a short wait again",

@@ -308,6 +308,20 @@ describe("drain", () => {
     expect(await store.get("a")).toMatchObject({ state: "pending", attempts: 0 });
   });
 
+  test("goes on when the witnesses say that the platform is up", async () => {
+    const { queue, add, stateOf } = queueOf({ readWitness: () => sleep(300).then(() => undefined) });
+    await add("waits");
+    const { breaker } = queue;
+    const outage = { everything: false };
+    // The reconciler, which shares the breaker, gets no answer for two bookings.
+    for (const ref of ["booking:x", "booking:y"])
+      void breaker.recordOutage(breaker.begin(ref), true, outage, new Error("500"));
+    const draining = watch(queue.drain({}));
+    await advance(SECOND);
+    expect(draining).toEqual({ settled: true, result: { done: 1, failed: 0 } });
+    expect(await stateOf("waits")).toBe("done");
+  });
+
   test("prunes if no loop runs, but not each time", async () => {
     const { queue, add, store, calls } = queueOf({ retention: DAY });
     await add("a");

@@ -16,6 +16,7 @@ import {
   never,
   outOfReach,
   queueOf,
+  refused,
   SECOND,
   sleep,
   startedQueue,
@@ -221,6 +222,26 @@ describe("a store that fails", () => {
     await advance(SECOND);
     expect(ran).toEqual(["a"]);
     expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
+  });
+
+  test("is asked again if it does not list events while reads are limited", async () => {
+    let lists = 0;
+    const { add, stateOf, logged } = await startedQueue(idsOf(12, "forged"), {
+      work: ({ eventId }) => (eventId.startsWith("forged") ? refused : done),
+      alter: {
+        list: first(() => {
+          lists += 1;
+          return lists === 1 && never();
+        }),
+      },
+    });
+    await advance(SECOND);
+    await add("genuine");
+    await advance(31 * SECOND);
+    expect(logged).toContainEqual(expect.stringMatching(/did not answer list\(\)/));
+    await advance(10 * SECOND);
+    expect(lists).toBeGreaterThan(1);
+    expect(await stateOf("genuine")).toBe("done");
   });
 
   test("is not asked in a tight loop if it says that an event is due but gives none", async () => {

@@ -7,8 +7,12 @@ import {
   failing,
   first,
   HOUR,
+  hanging,
   idsOf,
+  MINUTE,
+  queueOf,
   refused,
+  SECOND,
   sleep,
   startedQueue,
   useFakeTime,
@@ -78,4 +82,29 @@ test("close waits for the current batch and begins no other", async () => {
   await advance(DAY);
   expect(calls.prune).toBe(2);
   expect(vi.getTimerCount()).toBe(0);
+});
+
+test("a drain ends if the store never prunes", async () => {
+  const { queue, logged } = queueOf({ alter: { prune: hanging } });
+  const draining = watch(queue.drain({}));
+  await advance(31 * SECOND);
+  expect(draining.settled).toBe(true);
+  expect(logged).toEqual([expect.stringMatching(/could not delete old events/)]);
+});
+
+test("one pruning runs at a time, and close waits for it", async () => {
+  const { queue, calls } = await startedQueue([], {
+    retention: 4 * SECOND,
+    alter: { prune: () => () => sleep(10 * SECOND).then(() => 0) },
+  });
+  await advance(5 * SECOND);
+  const draining = queue.drain({});
+  await advance(SECOND);
+  expect(calls.prune).toBe(1);
+  const closing = watch(queue.close(MINUTE));
+  await advance(3 * SECOND);
+  expect(closing.settled).toBe(false);
+  await advance(2 * SECOND);
+  expect(closing.settled).toBe(true);
+  await draining;
 });

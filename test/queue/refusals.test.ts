@@ -198,6 +198,26 @@ describe("a drain among refused records", () => {
     expect(await draining).toEqual({ done: 1, failed: 300 });
   });
 
+  test("goes on if another process has the events that it would rather handle", async () => {
+    const { queue, store, add, ran } = queueOf({
+      backoff: () => HOUR,
+      work: ({ ref }) => (ref === "booking:known" ? done : refused),
+    });
+    await store.add(eventOf("first", "booking:known"));
+    await add(...forged(12));
+    const limited = queue.drain({});
+    await advance(10 * SECOND);
+    await limited;
+    for (const id of ["leased", "waits"]) await store.add(eventOf(id, "booking:known"));
+    await store.claim({ limit: 1, leaseDuration: HOUR, eventId: "leased" });
+    await add(...forged(20, "forged too"));
+    ran.length = 0;
+    const draining = queue.drain({ timeout: 50 * SECOND });
+    await advance(50 * SECOND);
+    await draining;
+    expect(ran).toHaveLength(20);
+  });
+
   test("ends at its timeout, and without one after 60 s of refused answers in each call", async () => {
     const { work, reads, mostInASecond } = platform();
     const { queue, add } = queueOf({ work, backoff: () => HOUR });

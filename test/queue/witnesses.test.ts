@@ -1,7 +1,21 @@
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { moveClock } from "../../src/clock.ts";
 import type { ReadWitness, WorkResult } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
-import { advance, done, eventOf, outOfReach, queueOf, refused, SECOND, useFakeTime } from "./support.ts";
+import {
+  advance,
+  done,
+  eventOf,
+  first,
+  gate,
+  MINUTE,
+  never,
+  outOfReach,
+  queueOf,
+  refused,
+  SECOND,
+  useFakeTime,
+} from "./support.ts";
 
 useFakeTime();
 
@@ -13,10 +27,12 @@ async function scene({
   witness = (ref) => (bad.test(ref.split(":")[1] ?? "") ? down : undefined),
   work = () => done,
   alter = {},
+  concurrency = 10,
 }: {
   bad?: RegExp;
   witness?: (ref: string, signal: AbortSignal) => Awaited<ReturnType<ReadWitness>> | Promise<undefined>;
-  work?: (name: string) => WorkResult<never>;
+  work?: (name: string) => WorkResult<never> | Promise<WorkResult<never>>;
+  concurrency?: number;
   alter?: NonNullable<Parameters<typeof queueOf>[0]>["alter"];
 } = {}) {
   const store = memoryStore();
@@ -28,6 +44,7 @@ async function scene({
   const it = queueOf({
     store,
     alter,
+    concurrency,
     readWitness,
     work: ({ ref }) => (bad.test(ref!.split(":")[1] ?? "") ? outOfReach() : work(ref!.split(":")[1] ?? "")),
   });
@@ -141,6 +158,23 @@ describe("before the breaker opens", () => {
   });
 });
 
+test("a store that does not list waiting records has no witnesses", async () => {
+  let lists = 0;
+  const { add, ran } = await scene({
+    alter: {
+      list: first(() => {
+        lists += 1;
+        return lists <= 2 && never();
+      }),
+    },
+  });
+  await add("bad 1", "bad 2");
+  await advance(SECOND);
+  await add("good");
+  await advance(MINUTE);
+  expect(ran).toContain("3");
+});
+
 describe("in a pause of bookings", () => {
   test("listings go on, and an answer of a listing does not end it", async () => {
     const { add, queue, store, ran } = await scene({ witness: () => down });
@@ -170,6 +204,40 @@ describe("in a pause of bookings", () => {
     await advance(3 * SECOND);
     expect(queue.pause).toMatchObject({ scope: "bookings" });
     expect(ran).toContain("orphan");
+  });
+
+  test("listings go on while the clock of a sandbox is ahead", async () => {
+    const sandbox = {};
+    moveClock(sandbox, 5 * MINUTE);
+    onTestFinished(() => moveClock(sandbox, undefined));
+    const { add, queue, ran } = await scene({ witness: () => down });
+    await add("bad 1", "bad 2", "bad 3");
+    await advance(3 * SECOND);
+    expect(queue.pause).toMatchObject({ scope: "bookings" });
+    await add("listing:1");
+    await advance(3 * SECOND);
+    expect(ran).toContain("4");
+  });
+
+  test("a listing does not wait behind another one whose attempt is long", async () => {
+    const long = gate();
+    const { add, ran, queue } = await scene({
+      concurrency: 2,
+      witness: () => down,
+      work: (name) => (name === "long" ? long.opened.then(() => done) : done),
+    });
+    await add("bad 1", "bad 2");
+    await advance(3 * SECOND);
+    expect(queue.pause).toMatchObject({ scope: "bookings" });
+    await add("listing:long");
+    await advance(3 * SECOND);
+    await add("listing:other");
+    await add("listing:long");
+    await advance(3 * SECOND);
+    expect(ran.slice(-2)).toEqual(["3", "4"]);
+    long.open();
+    await advance(3 * SECOND);
+    expect(ran.at(-1)).toBe("5");
   });
 
   test("a claim that fails beside others leaves none of them without an attempt", async () => {

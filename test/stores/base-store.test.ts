@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, onTestFinished, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import type { Addition, Settlement } from "../../src/stores/outcomes.ts";
@@ -210,7 +210,7 @@ describe("a clock that is set back", () => {
   );
 });
 
-describe("if the store fails after a claim, while the clock is looked at", () => {
+describe("if the store fails while the clock is looked at", () => {
   class FailingStore extends MemoryStore {
     isBroken = true;
 
@@ -228,10 +228,22 @@ describe("if the store fails after a claim, while the clock is looked at", () =>
     vi.useRealTimers();
   });
 
-  test("the claimed events reach the caller, and a claim of nothing rejects", async () => {
+  test("the first claim rejects, and leases nothing", async () => {
     const store = new FailingStore();
-    await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
     await store.add(eventOf());
+    await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
+    store.isBroken = false;
+    expect(await store.claim(CLAIM)).toHaveLength(1);
+  });
+
+  test("after a claim, the events reach the caller", async () => {
+    vi.useFakeTimers();
+    const store = new FailingStore();
+    store.isBroken = false;
+    await store.nextDue();
+    vi.setSystemTime(Date.now() - 10_000);
+    await store.add(eventOf());
+    store.isBroken = true;
     expect(await store.claim(CLAIM)).toHaveLength(1);
     await expect(store.claim(CLAIM)).rejects.toThrow("the connection was lost");
   });
@@ -248,6 +260,25 @@ describe("if the store fails after a claim, while the clock is looked at", () =>
     store.isBroken = false;
     expect(await store.claim(CLAIM)).toMatchObject([{ eventId: "retry" }]);
   });
+});
+
+test("an event that another process adds before the first answer arrives does not set the clock back", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  class SlowStore extends MemoryStore {
+    protected override async doClaim(call: ClaimCall) {
+      const answer = await super.doClaim(call);
+      await vi.advanceTimersByTimeAsync(2000);
+      await this.add(eventOf("booking:new", "new"));
+      return answer;
+    }
+  }
+  const store = new SlowStore();
+  const retrying = { state: "retrying", attempts: 1, reason: "callback" } as const;
+  const dueAt = new Date(Date.now() + 60_000);
+  await store.restore({ events: [storedEvent({ eventId: "waits", ...retrying, dueAt })], snapshots: [] });
+  expect(await store.claim(CLAIM)).toEqual([]);
+  expect(await store.get("waits")).toMatchObject({ dueAt });
 });
 
 describe("a claim whose answer was lost", () => {

@@ -49,6 +49,7 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
   const timers = parseRef(claim.ref) && new CollectedTimers(claim, rules, options.noTimers);
   const notification = notificationOf(claim);
   const { topic } = claim;
+  context.calling();
   try {
     await callback({
       ...fields,

@@ -2,6 +2,7 @@ import { memoryStore, type WebhookEvent } from "stayhook";
 import type { ClaimedEvent } from "stayhook/store";
 import { describe, expect, test, vi } from "vitest";
 import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
+import { gate } from "../../queue/support.ts";
 import { advance, clientOf, handlerOf, notificationOf, platformOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
@@ -40,6 +41,44 @@ describe("a recent answer", () => {
     expect(platform.reads).toEqual(["A1"]);
     expect(events.map(({ changed }) => changed)).toEqual([true, ...Array(19).fill(false)]);
     expect(new Set(events.map(({ booking }) => booking)).size).toBe(20);
+  });
+
+  test("does not turn a callback that takes too long into an outage", async () => {
+    let calls = 0;
+    const { webhooks, store, ids } = await waiting(2, {
+      attemptTimeout: "10s",
+      on: {
+        fallback: () => {
+          calls += 1;
+          return calls === 1 ? undefined : new Promise<void>(() => {});
+        },
+      },
+    });
+    const draining = webhooks.drain();
+    await advance(14_000);
+    expect(await draining).toEqual({ done: 1, failed: 1 });
+    expect(await store.get(ids[1]!)).toMatchObject({ state: "retrying", attempts: 1, reason: "callback" });
+  });
+
+  test("keeps the result of a callback that ends within 3 s after close", async () => {
+    let calls = 0;
+    const held = gate();
+    const { webhooks, store, ids } = await waiting(2, {
+      on: {
+        fallback: async () => {
+          calls += 1;
+          if (calls === 2) await held.opened;
+        },
+      },
+    });
+    webhooks.start();
+    await advance(100);
+    const closing = webhooks.close({ timeout: 1000 });
+    await advance(2000);
+    held.open();
+    await advance(5000);
+    await closing;
+    expect(await store.get(ids[1]!)).toMatchObject({ state: "done", attempts: 1 });
   });
 
   test("is no read that succeeded, so it does not lift the limit on refused reads", async () => {

@@ -1,0 +1,28 @@
+// Calls of a store with a time limit: a call that never settles must not stop the queue.
+
+import { withTimeout } from "../async.ts";
+import { StayhookError } from "../errors.ts";
+
+/** How long a store may take to answer a call of the queue, ms. */
+const ANSWER = 30_000;
+
+/**
+ * Calls a store, and settles like its answer.
+ *
+ * @param late - gets an answer that comes after the time limit
+ * @throws StayhookError if no answer comes in time
+ */
+export async function answerOf<T>(
+  method: string,
+  call: () => Promise<T>,
+  late?: (answer: T) => void,
+): Promise<T> {
+  const answer = call();
+  const inTime = await withTimeout(
+    ANSWER,
+    answer.then((value) => ({ value })),
+  );
+  if (inTime !== undefined) return inTime.value;
+  void answer.then(late, () => {});
+  throw new StayhookError(`The store did not answer ${method}() within ${ANSWER} ms.`);
+}
