@@ -37,15 +37,19 @@ describe.each([2, 20, 100, 300])("%i bookings whose read answers 500 for ever", 
   });
 });
 
-test.each([1, 2, 3, 4, 5])("every third read answers 500 at random (run %i)", async (run) => {
-  const random = randomOf(seed + run);
-  const { waits, now, until, send, sendEvery } = appOf(() => (random.oneIn(3) ? 500 : 200));
-  await send("KNOWN");
-  await until(20 * SECOND);
-  await sendEvery(200, 300, (n) => `B${n}`);
-  await until(now() + 2 * MINUTE);
-  const soon = waits.filter(({ id, wait }) => id.startsWith("B") && wait <= 20 * SECOND);
-  expect(soon.length, `FUZZ_SEED=${seed}`).toBeGreaterThanOrEqual(285);
+test("every third read answers 500 at random", async () => {
+  let soon = 0;
+  // In about one of 1,500 runs, chance lets witnesses fail again and again, as in an outage. So the runs count together.
+  for (let run = 1; run <= 5; run += 1) {
+    const random = randomOf(seed + run);
+    const { waits, now, until, send, sendEvery } = appOf(() => (random.oneIn(3) ? 500 : 200));
+    await send("KNOWN");
+    await until(20 * SECOND);
+    await sendEvery(200, 300, (n) => `B${n}`);
+    await until(now() + 2 * MINUTE);
+    soon += waits.filter(({ id, wait }) => id.startsWith("B") && wait <= 20 * SECOND).length;
+  }
+  expect(soon, `FUZZ_SEED=${seed}`).toBeGreaterThanOrEqual(0.95 * 5 * 300);
 });
 
 test.each([429, 503])("%i with Retry-After pauses everything", async (status) => {
