@@ -29,13 +29,19 @@ export function unknownNames(given: object, known: readonly string[]): string[] 
 
 export function describeUnknown(name: string, known: readonly string[], path: Issue["path"] = []): string {
   const quoted = (each: string): string => `\`${[...path, each].join(".")}\``;
-  const near = nearest(name, known);
+  const near = nearest(name, known) ?? known.find((each) => each === OTHER_NAMES.get(name));
   const help =
     near === undefined
       ? `the known options are ${known.map(quoted).join(", ")}`
       : `did you mean ${quoted(near)}?`;
   return `unknown option ${quoted(name.slice(0, 100))}; ${help}`;
 }
+
+/** Names that other packages give an option. */
+const OTHER_NAMES: ReadonlyMap<string, string> = new Map([
+  ["retries", "maxAttempts"],
+  ["maxRetries", "maxAttempts"],
+]);
 
 /** Returns the known name that is most similar to `name`, or `undefined` if no name is similar enough. */
 export function nearest(name: string, names: readonly string[]): string | undefined {

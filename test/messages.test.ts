@@ -92,6 +92,11 @@ test.each<[mistake: string, make: () => unknown, message: string]>([
     `type: must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>. Did you mean booking.Confirmed?`,
   ],
   [
+    "a timer without a name",
+    () => createTestEvent("booking.timer" as "booking.Confirmed"),
+    `type: must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`,
+  ],
+  [
     "a text for a time",
     () => timers().set("door-code", "2027-07-01T15:00" as never),
     "at: the time of the timer door-code must be a valid Date, not a string. Make one with localTime(date, time, timeZone) or new Date(…)",

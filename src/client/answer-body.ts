@@ -99,7 +99,7 @@ export class Readers {
         throw answer.notFound();
       }
       const part = findRecord(value, model.required);
-      const failure = part.whole ? undefined : failureOfWrite(value, payloadNames);
+      const failure = failureOfWrite(value, payloadNames, part.whole);
       if (failure) throw answer.failed(failure);
       if (part.rivals.length > 0) return undefined;
       const result = await validate(model.schema, part, answer);
@@ -114,7 +114,7 @@ export class Readers {
       const list = findList(body, model.required[0]);
       // If the answer reports a failure, do not accept an empty list: all listings would look deleted.
       const failure = list
-        ? list.value.length === 0 && failureBesideEmptyList(body, list.path)
+        ? list.value.length === 0 && failureBesideEmptyList(body, list.path, payloadNames)
         : failureIn(body, tellsClearly);
       if (failure) throw answer.failed(failure);
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);

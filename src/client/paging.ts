@@ -161,13 +161,16 @@ type Sign = "more" | "all" | "maybe" | undefined;
 const signs: readonly [names: string, sign: (value: unknown, rows: number) => Sign][] = [
   [
     `next nextpage nextcursor nextpagetoken nexttoken nexturl nextlink odatanextlink nexthref nextpageurl nextoffset
-    nextkey nextmarker continuationtoken hasmore hasnext hasnextpage hasmoreitems hasmoreresults moreavailable
+    nextkey nextmarker nextpagecursor cursornext continuationtoken hasmore hasnext hasnextpage hasmoreitems hasmoreresults moreavailable
     moreresults istruncated`,
     (value) => (value && value !== "false" && !(toNumber(value) <= 0) ? "more" : "all"),
   ],
   ["last islast islastpage lastpage complete iscomplete", (value) => lastSigns.get(String(value))],
   // The last page of some APIs has a cursor, too.
-  ["cursor endcursor after", (cursor) => (cursor && typeof cursor !== "object" ? "maybe" : undefined)],
+  [
+    "cursor cursors endcursor pagecursor aftercursor after",
+    (cursor) => (cursor && typeof cursor !== "object" ? "maybe" : undefined),
+  ],
   [
     "remaining remainingitems remainingcount remainingresults itemsremaining",
     (left) => (toNumber(left) > 0 ? "more" : toNumber(left) === 0 ? "all" : undefined),

@@ -11,9 +11,8 @@ type Tells = (property: Property) => boolean;
 
 const successes = new Set(["success", "successful", "succeeded", "issuccess", "issuccessful", "ok", "isok"]);
 const errors = new Set(
-  "error errors errormessage errormessages errormsg exception fault failed failure failures iserror haserror haserrors".split(
-    " ",
-  ),
+  `error errors errormessage errormessages errormsg errortext errordescription errordetails errorinfo errorlist err
+  exception fault failed failure failures iserror haserror haserrors`.split(/\s+/),
 );
 const errorCodes = new Set(["errorcode", "errcode", "errno"]);
 const codes = new Set([
@@ -65,19 +64,30 @@ function tellsInPayload([name, value]: Property): boolean {
  * `{ data: { error: "…" } }`.
  *
  * @param payloadNames - the usual names of the property with the payload
+ * @param isShown - whether the answer shows the record, so that a small number beside it is no failure
  */
-export function failureOfWrite(body: unknown, payloadNames: readonly string[]): Property | undefined {
+export function failureOfWrite(
+  body: unknown,
+  payloadNames: readonly string[],
+  isShown: boolean,
+): Property | undefined {
+  return failureIn(body, isShown ? tellsInPayload : tellsFailure) ?? failureInPayload(body, payloadNames);
+}
+
+/** Returns the property of an answer whose value, the payload, reports a failure. */
+function failureInPayload(
+  holder: unknown,
+  payloadNames: readonly string[],
+  levels = 2,
+): Property | undefined {
+  if (!isObject(holder) || levels === 0) return undefined;
   const names = new Set(payloadNames.map(plainName));
-  const nested = (holder: unknown, levels: number): Property | undefined => {
-    if (!isObject(holder) || levels === 0) return undefined;
-    for (const [name, value] of Object.entries(holder)) {
-      if (!names.has(plainName(name))) continue;
-      const found = failureIn(value, tellsInPayload) ?? nested(value, levels - 1);
-      if (found) return [name, Object.fromEntries([found])];
-    }
-    return undefined;
-  };
-  return failureIn(body, tellsFailure) ?? nested(body, 2);
+  for (const [name, value] of Object.entries(holder)) {
+    if (!names.has(plainName(name))) continue;
+    const found = failureIn(value, tellsInPayload) ?? failureInPayload(value, payloadNames, levels - 1);
+    if (found) return [name, Object.fromEntries([found])];
+  }
+  return undefined;
 }
 
 /**
@@ -85,10 +95,12 @@ export function failureOfWrite(body: unknown, payloadNames: readonly string[]): 
  * as a failure: an outage must not look like an account without listings.
  *
  * @param path - the path of the list in the body
+ * @param payloadNames - the usual names of the property with the payload
  */
 export function failureBesideEmptyList(
   body: unknown,
   path: readonly (string | number)[],
+  payloadNames: readonly string[],
 ): Property | undefined {
   let holder = body;
   for (const key of path) {
@@ -96,7 +108,7 @@ export function failureBesideEmptyList(
     if (found) return found;
     holder = (holder as Properties)[key];
   }
-  return undefined;
+  return failureInPayload(body, payloadNames);
 }
 
 function tellsDoubt([name, value]: Property): boolean {

@@ -350,10 +350,14 @@ class GuardedWrites<Tx> {
 
   /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */
   #lazily(query: PromiseLike<unknown>): PromiseLike<unknown> {
+    // Its `then` may return nothing, or call both of its arguments.
+    const run = () => new Promise<unknown>((resolve, reject) => void query.then(resolve, reject));
     return {
       // biome-ignore lint/suspicious/noThenProperty: the store awaits it
       then: (resolve, reject) =>
-        query.then(null, (error: unknown) => this.#failed(error)).then(resolve, reject),
+        run()
+          .catch((error: unknown) => this.#failed(error))
+          .then(resolve, reject),
     };
   }
 

@@ -156,7 +156,8 @@ function wrongType(type: unknown): string {
   const list = `must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`;
   if (typeof type !== "string") return `${list}, not ${describeKind(type)}`;
   // A name that several types contain, such as `booking`, says nothing about the right type.
-  const isUnclear = eventTypes.filter((each) => each.startsWith(`${type}.`)).length > 1;
+  const isUnclear =
+    /\.timer\b/.test(type) || eventTypes.filter((each) => each.startsWith(`${type}.`)).length > 1;
   const near = isUnclear ? undefined : nearest(type, eventTypes);
   return near === undefined ? list : `${list}. Did you mean ${near}?`;
 }

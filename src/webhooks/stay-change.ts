@@ -1,5 +1,7 @@
+import { InvalidArgumentError } from "../errors.ts";
 import { type Stay, stay } from "../models/dates.ts";
 import { listingIdOf, toInteger } from "../models/ids.ts";
+import { isObject } from "../models/is-object.ts";
 import type { Booking } from "../models/records.ts";
 import { bookingTable, type Status } from "../models/statuses.ts";
 import { checkNoUnknown } from "../option-names.ts";
@@ -45,7 +47,8 @@ const HOLDS: readonly string[] = bookingTable
  * status that this package does not know neither begins nor ends a stay: the stay that held before it still holds.
  *
  * @param event - any event of a booking, also that of a timer
- * @throws InvalidArgumentError if a stay holds and the booking's dates or listing cannot be read
+ * @throws InvalidArgumentError if the event has no booking, if `holds` is no array, or if a stay holds and the booking's
+ * dates or listing cannot be read
  * @example
  * ```ts
  * const { from, to } = stayChange(event);
@@ -58,12 +61,16 @@ export function stayChange(
     /** The booking, as it was read for the event. */
     readonly booking: Booking;
     /** The booking in its last handled event. */
-    readonly previous?: PreviousRecord<string> | undefined;
+    readonly previous?: PreviousRecord | undefined;
   },
   options?: StayChangeOptions,
 ): StayChange {
   checkNoUnknown(options, ["holds"]);
   const holds = options?.holds ?? HOLDS;
+  if (!Array.isArray(holds))
+    throw new InvalidArgumentError({ path: ["holds"], message: 'must be an array, as in ["Confirmed"]' });
+  if (!isObject(event?.booking))
+    throw new InvalidArgumentError({ path: ["event"], message: "must be an event of a booking" });
   const { booking, previous } = event;
   const from = previous && stayBefore(booking.bookingCode, hiddenStayOf(previous), holds);
   const isHeld = isKnown(booking.status, holds) ? holds.includes(booking.status) : from !== undefined;
@@ -71,7 +78,7 @@ export function stayChange(
   return { from, to, changed: !isSame(from, to) };
 }
 
-/** Reads the stay as the platform sent it, because the user's model may leave out or convert its fields. */
+/** Reads the stay as the platform sent it, because the user's model may leave out its fields. */
 function stayNow(booking: Booking): BookingStay {
   const fields = stayFieldsOf(booking);
   return { bookingCode: booking.bookingCode, listingId: listingIdOf(fields), ...stay(fields) };

@@ -8,8 +8,11 @@ import type { AddAnswer } from "../stores/store-steps.ts";
 const FRESH = 1000;
 /** The age at which a reading is renewed in the background, ms. Requests need not wait for the new reading. */
 const RENEW = 500;
-/** How long notifications wait for a reading, ms. Then they get through, and the next one asks the store again. */
-const PATIENCE = 10_000;
+/**
+ * How long notifications wait for a reading, ms. Then they get through, and the next one asks the store again. A
+ * notification has 10 s in all, and must still be recorded.
+ */
+const PATIENCE = 5000;
 
 interface Counted {
   readonly counts: Record<EventState, number>;

@@ -326,7 +326,7 @@ describe("a write of the webhook configuration", () => {
   it.each<[Reply]>([
     [{ json: config, status: 201, headers: { "content-type": "text/plain" } }],
     [{ json: { success: true, data: { config } } }],
-    [{ json: { success: false, error: "late", config } }],
+    [{ json: { config, status: "active", code: 1, result: "saved" } }],
     [{ text: `\ufeff${JSON.stringify(config)}` }],
     [{ json: { before: { ...config, isActive: false }, after: config } }],
   ])("resolves to the configuration that the answer shows: %j", async (reply) => {
@@ -343,6 +343,11 @@ describe("a write of the webhook configuration", () => {
     [{ code: 500 }, 'the body reports a failure: {"code":500}'],
     [{ statusCode: "503", data: null }, 'the body reports a failure: {"statusCode":"503"}'],
     [{ data: { id: 1 }, error: "limit reached" }, "limit reached"],
+    [{ success: false, error: "late", config }, "late"],
+    [{ ...config, Success: false }, 'the body reports a failure: {"Success":false}'],
+    [{ ...config, error_code: 17 }, 'the body reports a failure: {"error_code":17}'],
+    [{ config, result: "error" }, 'the body reports a failure: {"result":"error"}'],
+    [{ ...config, data: { error: "limit" } }, 'the body reports a failure: {"data":{"error":"limit"}}'],
     ...[
       { Success: false },
       { SUCCESS: "False" },

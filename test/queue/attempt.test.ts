@@ -31,6 +31,10 @@ import {
 useFakeTime();
 
 const withWrites = (...writes: ((tx: never) => unknown)[]) => ({ ...done, writes }) as never;
+/** Makes a lazy query whose `then` returns nothing. */
+const thenOf = (run: (resolve: () => void, reject: (error: unknown) => void) => void) =>
+  // biome-ignore lint/suspicious/noThenProperty: the test is about thenables
+  ({ then: run }) as unknown as PromiseLike<void>;
 /** Runs the writes of an outcome, like a store with transactions. */
 const runWrites = async (outcome: unknown) => {
   for (const write of (outcome as { writes?: ((tx: never) => unknown)[] }).writes ?? [])
@@ -472,6 +476,10 @@ describe("writes that go with the end of an event", () => {
     { what: "rejects", write: () => Promise.reject(constraint) },
     { what: "is a lazy query that fails", write: () => lazyQuery(() => Promise.reject(constraint)) },
     {
+      what: "is a lazy query whose then returns nothing, and that fails",
+      write: () => thenOf((_, reject) => reject(constraint)),
+    },
+    {
       what: "is refused by the store",
       write: () => {},
       refuses: new InvalidWriteError("returned a promise"),
@@ -490,6 +498,21 @@ describe("writes that go with the end of an event", () => {
       ...{ state: "retrying", attempts: 1, reason: "callback", type: "booking.Confirmed" },
       history: [{ outcome: "retrying", error: String(refuses ?? constraint) }],
     });
+  });
+
+  test("may be lazy queries whose then returns nothing, and run once", async () => {
+    let runs = 0;
+    const query = () =>
+      thenOf((resolve) => {
+        runs += 1;
+        setTimeout(resolve);
+      });
+    const { stateOf } = await startedQueue(["a"], {
+      alter: { settle: first((_claim, outcome) => runWrites(outcome)) },
+      work: () => withWrites(query),
+    });
+    await advance(SECOND);
+    expect([await stateOf("a"), runs]).toEqual(["done", 1]);
   });
 
   test("are tried again under the lease if the store's connection is lost, and no attempt counts", async () => {
@@ -534,7 +557,7 @@ test("an attempt is not started a second time by any wake-up, and leaves no time
 
 test("an event is done although the answer of settle comes after the next claim of its record", async () => {
   let settles = 0;
-  const { queue, store, kinds, logged } = queueOf({
+  const { store, kinds, logged } = await startedQueue([], {
     alter: {
       settle: late(() => {
         settles += 1;
@@ -543,9 +566,7 @@ test("an event is done although the answer of settle comes after the next claim 
     },
   });
   for (const id of ["first", "second"]) await store.add(eventOf(id, "booking:a"));
-  const draining = queue.drain({});
-  await advance(SECOND);
-  expect(await draining).toEqual({ done: 2, failed: 0 });
+  await advance(2 * SECOND);
   expect(kinds()).toEqual(["done", "done"]);
   expect(logged).toEqual([]);
 });

@@ -231,8 +231,7 @@ describe("in a pause of bookings", () => {
     expect(queue.pause).toMatchObject({ scope: "bookings" });
     await add("listing:long");
     await advance(3 * SECOND);
-    await add("listing:other");
-    await add("listing:long");
+    await add("listing:other", "listing:long");
     await advance(3 * SECOND);
     expect(ran.slice(-2)).toEqual(["3", "4"]);
     long.open();

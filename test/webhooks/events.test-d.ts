@@ -529,6 +529,16 @@ describe("timers", () => {
         listing: (event) => expectTypeOf(event.listing.listingId).toEqualTypeOf<number>(),
       },
     });
+    createWebhookHandler({
+      client,
+      store,
+      track: { booking: () => ({ guests: 2 }), listing: () => ({ size: 1 }) },
+      on: {
+        booking: (event) => void stayChange(event),
+        "booking.Confirmed": (event) => void stayChange(event),
+        "booking.timer.clean": (event) => void stayChange(event),
+      },
+    });
     type OfBooking = EventOf<typeof webhooks, "booking">;
     expectTypeOf<OfBooking["type"]>().toEqualTypeOf<Extract<keyof WebhookEventMap, `booking.${string}`>>();
   });

@@ -52,6 +52,14 @@ async function changesOf(
 }
 
 describe("stayChange", () => {
+  test("says what is wrong with its arguments", () => {
+    const event = createTestEvent("booking.Confirmed");
+    expect(() => stayChange(event, { holds: "Confirmed" as never })).toThrow(/^holds: must be an array/);
+    const listing = createTestEvent("listing.Published");
+    expect(() => stayChange(listing as never)).toThrow(/^event: must be an event of a booking/);
+    expect(() => stayChange(undefined as never)).toThrow(/^event: must be an event of a booking/);
+  });
+
   test("gives no `from` for the first event, and both sides of a move", async () => {
     expect(await changesOf([{}, { listingId: 8 }, { listingId: 8 }])).toEqual([
       { from: undefined, to: held, changed: true },

@@ -104,8 +104,8 @@ export function hideKnownStay(previous: PreviousRecord, snapshot: Snapshot): Pre
 }
 
 /** Returns the stay that the user's side knows. A test may have written `previous` by hand. */
-export function hiddenStayOf(previous: PreviousRecord<string>): KnownStay {
+export function hiddenStayOf(previous: PreviousRecord): KnownStay {
   const { [KNOWN]: known } = previous as { readonly [KNOWN]?: KnownStay };
-  const { status, checkIn, checkOut, listingId } = previous as PreviousRecord<string> & StayFields;
+  const { status, checkIn, checkOut, listingId } = previous as PreviousRecord & StayFields;
   return known ?? { statuses: [status], checkIn, checkOut, listingId, handled: true };
 }
