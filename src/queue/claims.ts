@@ -160,16 +160,23 @@ export class Claims<Tx> {
 
   /** Renews the leases that have ended, and then asks the store for due events. */
   async #claimsFor(limit: number, eventId: string | undefined) {
-    const { ids, orOthers = false } =
-      eventId === undefined ? await answerOf("list", () => this.#chosen(limit)) : { ids: [eventId] };
-    // Check the leases again after each wait: the event loop may have been blocked meanwhile.
-    const { leases } = this.#options;
-    for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
+    const { ids, orOthers = false } = eventId === undefined ? await this.#chosen(limit) : { ids: [eventId] };
+    await this.#renewEnded();
     const leaseEndsAt = performance.now() + this.#queue.policy.leaseDuration;
-    const claims = ids === undefined ? [] : await this.#claimEach(ids);
+    let claims = ids && (await this.#claimEach(ids));
     // Another process may have leased the chosen events. An empty claim would end a drain while other events are due.
-    const asks = ids === undefined || (orOthers && claims.length === 0);
-    return { claims: asks ? await this.#askStore({ limit }) : claims, leaseEndsAt };
+    if (claims?.length === 0 && orOthers) {
+      await this.#renewEnded();
+      claims = undefined;
+    }
+    claims ??= await this.#askStore({ limit });
+    return { claims, leaseEndsAt };
+  }
+
+  /** Renews the leases again after each wait: the event loop may have been blocked meanwhile. */
+  async #renewEnded(): Promise<void> {
+    const { leases } = this.#options;
+    for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) return;
   }
 
   /** @throws the store's error if it answered none of the claims */
@@ -187,9 +194,10 @@ export class Claims<Tx> {
     // A half-open breaker without witnesses lets one event of any kind through.
     const isTry = breaker.gateAt(performance.now()).room > 0;
     if (!isTry && breaker.shutKinds.length > 0)
-      return { ids: await this.#picker.except(breaker.shutKinds, limit) };
-    const genuine = refusedReads.prefersGenuine() ? await this.#picker.genuine(limit) : [];
-    return { ids: genuine.length > 0 ? genuine : undefined, orOthers: true };
+      return { ids: await answerOf("list", () => this.#picker.except(breaker.shutKinds, limit)) };
+    if (!refusedReads.prefersGenuine()) return { ids: undefined };
+    const ids = await answerOf("list", () => this.#picker.genuine(limit));
+    return { ids: ids.length > 0 ? ids : undefined, orOthers: true };
   }
 
   /** @throws StayhookError if the store does not answer in time */

@@ -210,6 +210,10 @@ describe("a clock that is set back", () => {
   );
 });
 
+test("get says what is wrong with an id that is no text", async () => {
+  await expect(new MemoryStore().get(undefined as never)).rejects.toThrow("eventId: must be a text");
+});
+
 describe("if the store fails while the clock is looked at", () => {
   class FailingStore extends MemoryStore {
     isBroken = true;
