@@ -99,7 +99,7 @@ export class Readers {
         throw answer.notFound();
       }
       const part = findRecord(value, model.required);
-      const failure = failureOfWrite(value, payloadNames, part.whole);
+      const failure = failureOfWrite(value, payloadNames, part.whole ? part.value : undefined);
       if (failure) throw answer.failed(failure);
       if (part.rivals.length > 0) return undefined;
       const result = await validate(model.schema, part, answer);

@@ -161,8 +161,8 @@ type Sign = "more" | "all" | "maybe" | undefined;
 const signs: readonly [names: string, sign: (value: unknown, rows: number) => Sign][] = [
   [
     `next nextpage nextcursor nextpagetoken nexttoken nexturl nextlink odatanextlink nexthref nextpageurl nextoffset
-    nextkey nextmarker nextpagecursor cursornext continuationtoken hasmore hasnext hasnextpage hasmoreitems hasmoreresults moreavailable
-    moreresults istruncated`,
+    nextkey nextmarker nextpagecursor cursornext continuationtoken hasmore hasnext hasnextpage hasmoreitems
+    hasmoreresults moreavailable moreresults istruncated`,
     (value) => (value && value !== "false" && !(toNumber(value) <= 0) ? "more" : "all"),
   ],
   ["last islast islastpage lastpage complete iscomplete", (value) => lastSigns.get(String(value))],

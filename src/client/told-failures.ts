@@ -11,10 +11,14 @@ type Tells = (property: Property) => boolean;
 
 const successes = new Set(["success", "successful", "succeeded", "issuccess", "issuccessful", "ok", "isok"]);
 const errors = new Set(
-  `error errors errormessage errormessages errormsg errortext errordescription errordetails errorinfo errorlist err
-  exception fault failed failure failures iserror haserror haserrors`.split(/\s+/),
+  "error errors errormessage errormessages errormsg errorlist err exception fault failed failure failures iserror haserror haserrors".split(
+    " ",
+  ),
 );
-const errorCodes = new Set(["errorcode", "errcode", "errno"]);
+/** Their texts may say that there is no error. */
+const errorCodes = new Set(
+  "errorcode errcode errno errortext errordescription errordetails errorinfo".split(" "),
+);
 const codes = new Set([
   "code",
   "status",
@@ -60,31 +64,50 @@ function tellsInPayload([name, value]: Property): boolean {
 }
 
 /**
+ * Like {@link tellsFailure}, for the record that an answer shows. Its status, and numbers such as a count of failed
+ * deliveries, say nothing about the request.
+ */
+function tellsInRecord([name, value]: Property): boolean {
+  const plain = plainName(name);
+  if (successes.has(plain)) return isFalse(value);
+  if (errorCodes.has(plain)) return isSet(value) && !saysGood(value);
+  if (errors.has(plain)) {
+    const parts = typeof value === "object" && value !== null ? Object.values(value) : [value];
+    return parts.some((part) => typeof part !== "number" && isSet(part) && !saysGood(part));
+  }
+  return (plain === "result" || plain === "outcome") && saysFailure(value, () => false);
+}
+
+/**
  * Returns the property of the answer to a write that reports a failure. Looks also into the payload, as in
  * `{ data: { error: "…" } }`.
  *
  * @param payloadNames - the usual names of the property with the payload
- * @param isShown - whether the answer shows the record, so that a small number beside it is no failure
+ * @param record - the record that the answer shows, if it shows one
  */
 export function failureOfWrite(
   body: unknown,
   payloadNames: readonly string[],
-  isShown: boolean,
+  record?: unknown,
 ): Property | undefined {
-  return failureIn(body, isShown ? tellsInPayload : tellsFailure) ?? failureInPayload(body, payloadNames);
+  // A small number beside a record is no failure.
+  const tells = record === undefined ? tellsFailure : body === record ? tellsInRecord : tellsInPayload;
+  return failureIn(body, tells) ?? failureInPayload(body, payloadNames, record);
 }
 
 /** Returns the property of an answer whose value, the payload, reports a failure. */
 function failureInPayload(
   holder: unknown,
   payloadNames: readonly string[],
+  record?: unknown,
   levels = 2,
 ): Property | undefined {
   if (!isObject(holder) || levels === 0) return undefined;
   const names = new Set(payloadNames.map(plainName));
   for (const [name, value] of Object.entries(holder)) {
     if (!names.has(plainName(name))) continue;
-    const found = failureIn(value, tellsInPayload) ?? failureInPayload(value, payloadNames, levels - 1);
+    const tells = value === record ? tellsInRecord : tellsInPayload;
+    const found = failureIn(value, tells) ?? failureInPayload(value, payloadNames, record, levels - 1);
     if (found) return [name, Object.fromEntries([found])];
   }
   return undefined;

@@ -24,7 +24,7 @@ import {
 
 /** The waits between tries to record the end of an attempt, ms. */
 const SETTLE_AGAIN = [50, 200, 1000] as const;
-/** How long the answer of `settle` may come after the next claim of the record, ms. */
+/** How long to wait for the answer of `settle` after another claim of the record, ms. */
 const OVERTAKEN = 1000;
 /** How long an attempt tries to record its end while the store fails, ms. Afterwards, the event is handled again. */
 const SETTLE_FOR = 10 * 60_000;
@@ -238,6 +238,7 @@ export class Attempt<Tx> {
       } catch (error) {
         const failure = writes?.failureIn(error) ?? (storeWorks && writes ? { error } : undefined);
         if (failure) return failure;
+        if (lease.lost) return this.#lost();
         // Without a renewal, the lease ends, and the next attempt counts this one as lost.
         if (storeWorks) lease.abandoned = true;
         const isHopeless = error instanceof NoAnswer || (lease.abandoned && !lease.held);
@@ -270,7 +271,7 @@ export class Attempt<Tx> {
     // Wait in two halves: when a blocked event loop goes on, timers ring before the store's answer is read.
     await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
     if (isHeld === undefined) await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
-    // If the store has ended the attempt, it leases the record to the next event. The answer to that claim may come first.
+    // The store may have ended the attempt and leased the record to its next event. The answer to that claim may come first.
     if (isHeld === undefined && this.lease.lost) await withTimeout(OVERTAKEN, answered);
     if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
     return isHeld === true;
@@ -350,7 +351,7 @@ class GuardedWrites<Tx> {
 
   /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */
   #lazily(query: PromiseLike<unknown>): PromiseLike<unknown> {
-    // Its `then` may return nothing, or call both of its arguments.
+    // A query's `then` may return nothing, or call both callbacks. A promise takes the first call.
     const run = () => new Promise<unknown>((resolve, reject) => void query.then(resolve, reject));
     return {
       // biome-ignore lint/suspicious/noThenProperty: the store awaits it

@@ -53,7 +53,7 @@ interface Filled<Tx> {
 
 /** Which events to claim. */
 interface Choice {
-  /** `undefined`: the store chooses the events that have been due for longest. */
+  /** The events to claim. If `undefined`, the store chooses those that have been due for longest. */
   readonly ids: readonly string[] | undefined;
   /** Whether the store chooses if none of `ids` can be claimed. */
   readonly orOthers?: boolean;
@@ -161,22 +161,24 @@ export class Claims<Tx> {
   /** Renews the leases that have ended, and then asks the store for due events. */
   async #claimsFor(limit: number, eventId: string | undefined) {
     const { ids, orOthers = false } = eventId === undefined ? await this.#chosen(limit) : { ids: [eventId] };
-    await this.#renewEnded();
-    const leaseEndsAt = performance.now() + this.#queue.policy.leaseDuration;
-    let claims = ids && (await this.#claimEach(ids));
-    // Another process may have leased the chosen events. An empty claim would end a drain while other events are due.
-    if (claims?.length === 0 && orOthers) {
-      await this.#renewEnded();
-      claims = undefined;
+    if (ids !== undefined) {
+      const leaseEndsAt = await this.#nextLeaseEnd();
+      const claims = await this.#claimEach(ids);
+      // Another process may have leased the chosen events. An empty claim would end a drain while other events are due.
+      if (claims.length > 0 || !orOthers) return { claims, leaseEndsAt };
     }
-    claims ??= await this.#askStore({ limit });
-    return { claims, leaseEndsAt };
+    const leaseEndsAt = await this.#nextLeaseEnd();
+    return { claims: await this.#askStore({ limit }), leaseEndsAt };
   }
 
-  /** Renews the leases again after each wait: the event loop may have been blocked meanwhile. */
-  async #renewEnded(): Promise<void> {
+  /**
+   * Renews the leases that have ended, and returns when a lease that is claimed now ends. Runs again after each wait: the
+   * event loop may have been blocked meanwhile.
+   */
+  async #nextLeaseEnd(): Promise<number> {
     const { leases } = this.#options;
-    for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) return;
+    for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
+    return performance.now() + this.#queue.policy.leaseDuration;
   }
 
   /** @throws the store's error if it answered none of the claims */
@@ -196,7 +198,7 @@ export class Claims<Tx> {
     if (!isTry && breaker.shutKinds.length > 0)
       return { ids: await answerOf("list", () => this.#picker.except(breaker.shutKinds, limit)) };
     if (!refusedReads.prefersGenuine()) return { ids: undefined };
-    const ids = await answerOf("list", () => this.#picker.genuine(limit));
+    const ids = await answerOf("list() or snapshotOf", () => this.#picker.genuine(limit));
     return { ids: ids.length > 0 ? ids : undefined, orOthers: true };
   }
 

@@ -43,7 +43,7 @@ export class EventPicker<Tx> {
       await this.#store.list({ state: "pending", limit: PAGE }),
       await this.#store.list({ state: "retrying", limit: PAGE }),
       await this.#store.list({ state: "scheduled", limit: PAGE }),
-      // Those whose leases have ended are due.
+      // A processing event is due if its lease has ended.
       processing,
       await this.#older(),
     ];

@@ -99,7 +99,7 @@ export class Reader {
           breaker.recordAnswer(reading);
           return failure;
         }
-        // The witnesses may take half a minute, which a pass that stops does not wait for.
+        // The witnesses may take a minute. A pass that stops does not wait for them.
         const judged = breaker.recordOutage(reading, tries === 1, outage, error);
         const verdict = await untilAborted(judged, signal).catch(() => undefined);
         if (signal.aborted) return failure;

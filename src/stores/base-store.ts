@@ -186,7 +186,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   async get(eventId: string): Promise<StoredEvent | undefined> {
     this.assertOpen();
     if (typeof eventId !== "string")
-      throw new InvalidArgumentError({ path: ["eventId"], message: "must be a text" });
+      throw new InvalidArgumentError({ path: ["eventId"], message: "must be a string" });
     const row = rowIdOf(eventId);
     const event = await this.doGet(row.eventId);
     return event && isFiring(event, row.timestamp) ? withFiringId(event) : undefined;

@@ -155,7 +155,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
 function wrongType(type: unknown): string {
   const list = `must be one of ${eventTypes.join(", ")}, or booking.timer.<name> or listing.timer.<name>`;
   if (typeof type !== "string") return `${list}, not ${describeKind(type)}`;
-  // A name that several types contain, such as `booking`, says nothing about the right type.
+  // Neither a name that several types contain, such as `booking`, nor a timer without a name says which type is meant.
   const isUnclear =
     /\.timer\b/.test(type) || eventTypes.filter((each) => each.startsWith(`${type}.`)).length > 1;
   const near = isUnclear ? undefined : nearest(type, eventTypes);

@@ -9,8 +9,8 @@ const FRESH = 1000;
 /** The age at which a reading is renewed in the background, ms. Requests need not wait for the new reading. */
 const RENEW = 500;
 /**
- * How long notifications wait for a reading, ms. Then they get through, and the next one asks the store again. A
- * notification has 10 s in all, and must still be recorded.
+ * How long notifications wait for a reading, ms. Then they get through, and the next one asks the store again. Body,
+ * `verify` and store share 10 s, so time must be left to record the event.
  */
 const PATIENCE = 5000;
 

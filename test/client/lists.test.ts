@@ -64,6 +64,7 @@ describe("a list", () => {
       { message: "", messages: [] },
       { success: true, error: null, errors: [], error_code: 0, warnings: ["slow"] },
       { success: 1 },
+      { errorCode: 0, errorDescription: "Success" },
       { status: { code: 200, message: "OK" }, meta: { page: 1, status: 200 } },
       { status: "Published", title: "Listings that are not published" },
     ].map((beside): [unknown] => [{ ...beside, data: [] }]),

@@ -210,11 +210,11 @@ describe("a clock that is set back", () => {
   );
 });
 
-test("get says what is wrong with an id that is no text", async () => {
-  await expect(new MemoryStore().get(undefined as never)).rejects.toThrow("eventId: must be a text");
+test("get says what is wrong with an id that is no string", async () => {
+  await expect(new MemoryStore().get(undefined as never)).rejects.toThrow("eventId: must be a string");
 });
 
-describe("if the store fails while the clock is looked at", () => {
+describe("if the store fails while it reads or repairs its clock", () => {
   class FailingStore extends MemoryStore {
     isBroken = true;
 

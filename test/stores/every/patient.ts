@@ -24,7 +24,8 @@ export function patient(store: EventStore<unknown>): EventStore<unknown> & { rea
         const answer = await store.add(event, options);
         return answer === "duplicate" ? "added" : answer;
       }),
-    // This or another handle's repeated call may find the event replayed. The end of a round finds an event that is not.
+    // An earlier call whose answer was lost, or another handle, may have replayed the event. The end of a round finds an
+    // event that nobody replayed.
     replay: (filter) => again(async () => Math.max(1, await store.replay(filter))),
     // The store gives the events of a lost claim back.
     claim: (options) =>
