@@ -12,7 +12,6 @@ import {
   findList,
   findRecord,
   type Part,
-  payloadNames,
   saysNone,
   saysNotFound,
 } from "./find-in-body.ts";
@@ -99,7 +98,7 @@ export class Readers {
         throw answer.notFound();
       }
       const part = findRecord(value, model.required);
-      const failure = failureOfWrite(value, payloadNames, part.whole ? part.value : undefined);
+      const failure = failureOfWrite(value, part.whole ? part.value : undefined);
       if (failure) throw answer.failed(failure);
       if (part.rivals.length > 0) return undefined;
       const result = await validate(model.schema, part, answer);
@@ -114,7 +113,7 @@ export class Readers {
       const list = findList(body, model.required[0]);
       // If the answer reports a failure, do not accept an empty list: all listings would look deleted.
       const failure = list
-        ? list.value.length === 0 && failureBesideEmptyList(body, list.path, payloadNames)
+        ? list.value.length === 0 && failureBesideEmptyList(body, list.path)
         : failureIn(body, tellsClearly);
       if (failure) throw answer.failed(failure);
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);

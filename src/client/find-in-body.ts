@@ -1,7 +1,7 @@
 // Finds the record or the list in the body of an answer, because the platform does not document where its bodies have them.
 
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
-import { isObject, type Properties, toNumber } from "./json.ts";
+import { isObject, type Properties, payloadNames, toNumber } from "./json.ts";
 import { failureIn, tellsFailure } from "./told-failures.ts";
 
 /** A part of a body, and the property names and indexes that lead to the part. */
@@ -16,11 +16,6 @@ export interface Found<T = unknown> extends Part<T> {
   readonly rivals: readonly Part[];
 }
 
-/** APIs usually give one of these names to the property with the payload. */
-export const payloadNames =
-  "data booking listing config webhookConfig webhook configuration result response payload record item".split(
-    " ",
-  );
 const listNames = ["listings", "data", "items", "results"];
 
 /** The names of the older part of a pair, such as `before` and `after`. Such a part is never the record or list. */

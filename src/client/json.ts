@@ -14,3 +14,9 @@ export function toNumber(value: unknown): number {
 export function plainName(name: string): string {
   return name.toLowerCase().replace(/[^a-z]/g, "");
 }
+
+/** APIs usually give one of these names to the property with the payload. */
+export const payloadNames =
+  "data booking listing config webhookConfig webhook configuration result response payload record item".split(
+    " ",
+  );

@@ -1,7 +1,7 @@
 // Finds a failure in the body of a 2xx answer.
 
 import { listingStatuses } from "../models/records.ts";
-import { isObject, type Properties, plainName, toNumber } from "./json.ts";
+import { isObject, type Properties, payloadNames, plainName, toNumber } from "./json.ts";
 
 // The platform documents no error bodies, so a successful answer may report a failure in any of the usual ways. Every
 // name stands here in lower case and without separators, because APIs write `errorCode`, `error_code` and `ErrorCode`.
@@ -15,8 +15,8 @@ const errors = new Set(
     " ",
   ),
 );
-/** Their texts may say that there is no error. */
-const errorCodes = new Set(
+/** Codes and texts of an error, which may also say that there is none. */
+const errorFacts = new Set(
   "errorcode errcode errno errortext errordescription errordetails errorinfo".split(" "),
 );
 const codes = new Set([
@@ -30,6 +30,7 @@ const codes = new Set([
 ]);
 const results = new Set(["result", "outcome", "state"]);
 const messages = new Set(["message", "messages", "msg", "detail", "reason", "statusmessage", "statustext"]);
+const payloads = new Set(payloadNames.map(plainName));
 const metas = new Set(["meta", "metadata", "header", "info"]);
 
 /** Returns the top-level property of a successful answer that reports a failure, if there is one. */
@@ -56,7 +57,7 @@ function tellsInPayload([name, value]: Property): boolean {
   const plain = plainName(name);
   if (successes.has(plain)) return isFalse(value) || saysFailure(value, (code) => code === 0 || code >= 400);
   if (errors.has(plain)) return isSet(value);
-  if (errorCodes.has(plain)) return isSet(value) && !saysGood(value);
+  if (errorFacts.has(plain)) return isSet(value) && !saysGood(value);
   return (
     (codes.has(plain) || results.has(plain) || plain === "message") &&
     saysFailure(value, (code) => code >= 400 && code <= 599)
@@ -70,7 +71,7 @@ function tellsInPayload([name, value]: Property): boolean {
 function tellsInRecord([name, value]: Property): boolean {
   const plain = plainName(name);
   if (successes.has(plain)) return isFalse(value);
-  if (errorCodes.has(plain)) return isSet(value) && !saysGood(value);
+  if (errorFacts.has(plain)) return isSet(value) && !saysGood(value);
   if (errors.has(plain)) {
     const parts = typeof value === "object" && value !== null ? Object.values(value) : [value];
     return parts.some((part) => typeof part !== "number" && isSet(part) && !saysGood(part));
@@ -82,32 +83,21 @@ function tellsInRecord([name, value]: Property): boolean {
  * Returns the property of the answer to a write that reports a failure. Looks also into the payload, as in
  * `{ data: { error: "…" } }`.
  *
- * @param payloadNames - the usual names of the property with the payload
  * @param record - the record that the answer shows, if it shows one
  */
-export function failureOfWrite(
-  body: unknown,
-  payloadNames: readonly string[],
-  record?: unknown,
-): Property | undefined {
+export function failureOfWrite(body: unknown, record?: unknown): Property | undefined {
   // A small number beside a record is no failure.
   const tells = record === undefined ? tellsFailure : body === record ? tellsInRecord : tellsInPayload;
-  return failureIn(body, tells) ?? failureInPayload(body, payloadNames, record);
+  return failureIn(body, tells) ?? failureInPayload(body, record);
 }
 
 /** Returns the property of an answer whose value, the payload, reports a failure. */
-function failureInPayload(
-  holder: unknown,
-  payloadNames: readonly string[],
-  record?: unknown,
-  levels = 2,
-): Property | undefined {
+function failureInPayload(holder: unknown, record?: unknown, levels = 2): Property | undefined {
   if (!isObject(holder) || levels === 0) return undefined;
-  const names = new Set(payloadNames.map(plainName));
   for (const [name, value] of Object.entries(holder)) {
-    if (!names.has(plainName(name))) continue;
+    if (!payloads.has(plainName(name))) continue;
     const tells = value === record ? tellsInRecord : tellsInPayload;
-    const found = failureIn(value, tells) ?? failureInPayload(value, payloadNames, record, levels - 1);
+    const found = failureIn(value, tells) ?? failureInPayload(value, record, levels - 1);
     if (found) return [name, Object.fromEntries([found])];
   }
   return undefined;
@@ -118,12 +108,10 @@ function failureInPayload(
  * as a failure: an outage must not look like an account without listings.
  *
  * @param path - the path of the list in the body
- * @param payloadNames - the usual names of the property with the payload
  */
 export function failureBesideEmptyList(
   body: unknown,
   path: readonly (string | number)[],
-  payloadNames: readonly string[],
 ): Property | undefined {
   let holder = body;
   for (const key of path) {
@@ -131,7 +119,7 @@ export function failureBesideEmptyList(
     if (found) return found;
     holder = (holder as Properties)[key];
   }
-  return failureInPayload(body, payloadNames);
+  return failureInPayload(body);
 }
 
 function tellsDoubt([name, value]: Property): boolean {

@@ -5,7 +5,7 @@ import { now } from "../clock.ts";
 import { InvalidWriteError } from "../errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type { ClaimedEvent, StoredEvent } from "../stores/stored-event.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
@@ -143,18 +143,14 @@ export class Attempt<Tx> {
   /** Parks an event that has no attempt left: its last attempt was lost, or `maxAttempts` was lowered meanwhile. */
   async #parkSpent(): Promise<AttemptResult> {
     const { eventId, attempts } = this.claim;
-    const last = (await this.#find(eventId))?.history.at(-1);
+    const get = answerOf("get", async () => this.#queue.store.get(eventId));
+    const last = (await get.catch(() => undefined))?.history.at(-1);
     const error = new Error(
       last?.outcome === "lost"
         ? `The process ended during attempt ${attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`
         : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
     );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
-  }
-
-  /** Returns the event as the store has it; `undefined` if the store fails. */
-  #find(eventId: string): Promise<StoredEvent | undefined> {
-    return answerOf("get", async () => this.#queue.store.get(eventId)).catch(() => undefined);
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {

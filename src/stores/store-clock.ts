@@ -49,8 +49,7 @@ export class StoreClock {
 
   /** @returns whether the clock was set back, so that times were repaired */
   async #read(now: number, sentAt: number, newest: number | undefined): Promise<boolean> {
-    // A reading may be behind even the moment at which its call was sent.
-    // Another call may have read the clock meanwhile.
+    // Another call may have read the clock meanwhile. A reading may be behind even the moment at which its call was sent.
     const expected = this.#now === undefined ? newest! : this.#now + (sentAt - this.#readAt);
     const isBehind = now < expected - SET_BACK;
     if (isBehind) await this.#repair.setBack();

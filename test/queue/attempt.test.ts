@@ -571,6 +571,23 @@ test("an event is done although the answer of settle comes after the next claim 
   expect(logged).toEqual([]);
 });
 
+test("an attempt whose lease is lost while settle fails does not say that it tries again", async () => {
+  let settles = 0;
+  const { store, logged } = await startedQueue([], {
+    alter: {
+      settle: late(async () => {
+        settles += 1;
+        if (settles > 1) return;
+        await sleep(500);
+        throw new Error("the connection was lost");
+      }),
+    },
+  });
+  for (const id of ["first", "second"]) await store.add(eventOf(id, "booking:a"));
+  await advance(2 * SECOND);
+  expect(logged).toEqual([expect.stringMatching(/the lease of event first .* was lost/)]);
+});
+
 test("a spent event is parked although the store does not tell its history", async () => {
   const { queue, store, add, stateOf } = queueOf({ maxAttempts: 1, alter: { get: hanging } });
   await add("spent");

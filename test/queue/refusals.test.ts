@@ -5,8 +5,11 @@ import {
   DAY,
   done,
   eventOf,
+  first,
   HOUR,
   idsOf,
+  jump,
+  longWork,
   MINUTE,
   outOfReach,
   queueOf,
@@ -184,6 +187,38 @@ describe("a refused attempt", () => {
     for (let turn = 0; turn < 20; turn += 1) await advance(0);
     expect(ran.length).toBe(100);
   });
+});
+
+test("while reads are limited, leases are renewed before the store is asked for other events", async () => {
+  const long = longWork();
+  let jumps = 0;
+  const { store, add } = await startedQueue([], {
+    backoff: () => HOUR,
+    work: (claim, context) => {
+      if (claim.eventId === "long") return long.work(claim, context);
+      return claim.ref === "booking:known" ? done : refused;
+    },
+    alter: {
+      claim: first(({ eventId }) => {
+        if (jumps > 0 || !eventId?.startsWith("waits")) return;
+        jumps += 1;
+        jump(31 * SECOND);
+      }),
+    },
+  });
+  await store.add(eventOf("first", "booking:known"));
+  await add("long", ...forged(12));
+  await advance(SECOND);
+  await store.add(eventOf("leased", "booking:known"));
+  await store.claim({ limit: 1, leaseDuration: HOUR, eventId: "leased" });
+  // The claims by the ids of these events are empty, because another process has leased their record.
+  for (const id of ["waits", "waits, too", "waits as well"]) {
+    await store.add(eventOf(id, "booking:known"));
+    await advance(SECOND);
+  }
+  expect(jumps).toBe(1);
+  expect(long.aborted).toEqual([]);
+  expect(await store.get("long")).toMatchObject({ state: "processing", attempts: 1 });
 });
 
 describe("a drain among refused records", () => {

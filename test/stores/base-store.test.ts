@@ -285,6 +285,32 @@ test("an event that another process adds before the first answer arrives does no
   expect(await store.get("waits")).toMatchObject({ dueAt });
 });
 
+test("calls that look at the clock at once repair the times once", async () => {
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  let repairs = 0;
+  class SlowStore extends MemoryStore {
+    protected override async doNextDue() {
+      const answer = await super.doNextDue();
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+      return answer;
+    }
+
+    protected override async doSetBack() {
+      repairs += 1;
+      return super.doSetBack();
+    }
+  }
+  const store = new SlowStore();
+  await store.add(eventOf());
+  vi.setSystemTime(Date.now() - 10_000);
+  const slow = store.nextDue();
+  await store.claim(CLAIM);
+  await vi.advanceTimersByTimeAsync(5000);
+  await slow;
+  expect(repairs).toBe(1);
+});
+
 describe("a claim whose answer was lost", () => {
   class LosingStore extends MemoryStore {
     /** Runs between a claim and its answer. If it rejects, the answer is lost. */

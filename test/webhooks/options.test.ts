@@ -108,7 +108,8 @@ describe("bad options", () => {
 
 test("the error for a misspelled option names the option that was probably meant", () => {
   expect(() => handlerOf({ maxAttemps: 3 } as never)).toThrow(/unknown option `maxAttemps`.*`maxAttempts`/);
-  expect(() => handlerOf({ retries: 3 } as never)).toThrow("did you mean `maxAttempts`?");
+  for (const name of ["retries", "maxRetries"])
+    expect(() => handlerOf({ [name]: 3 } as never)).toThrow("did you mean `maxAttempts`?");
 });
 
 describe("a handler that strangers may get past warns when it is made", () => {
