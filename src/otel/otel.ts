@@ -13,12 +13,14 @@ import {
   trace,
 } from "@opentelemetry/api";
 import * as z from "zod";
+import { accountOf } from "../account.ts";
 import type { RequestObservation, ResponseObservation } from "../client/observers.ts";
 import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/work.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { version } from "../version.ts";
 import type { Observation, Telemetry, WaitingEvents } from "../webhooks/observability.ts";
+import { laneOf } from "../webhooks/refs.ts";
 
 /** The options of {@link telemetry}. */
 export interface TelemetryOptions {
@@ -259,10 +261,14 @@ function messaging(operation: "send" | "process", event: NewEvent): Attributes {
   };
 }
 
-function idsOf({ eventId, ref }: NewEvent): Attributes {
+/** Returns the attributes of a span. A metric must not have them, because each account would be a series of its own. */
+function idsOf(event: NewEvent): Attributes {
+  const { eventId, ref } = event;
+  const account = accountOf(event);
   return {
     "messaging.message.id": eventId,
     ...(ref !== null && { "messaging.message.conversation_id": ref }),
+    ...(account !== undefined && { "stayhook.account": account }),
   };
 }
 
@@ -271,8 +277,8 @@ function nameOf(operation: string, event: NewEvent): string {
 }
 
 /** Returns the event's topic. If the event has no topic, returns the topic that fits its record. */
-function destinationOf({ topic, ref }: NewEvent): string | undefined {
-  return topic ?? (ref === null ? undefined : ref.startsWith("booking:") ? "bookings" : "listings");
+function destinationOf(event: NewEvent): string | undefined {
+  return event.topic ?? laneOf(event).kind;
 }
 
 function attributesOf(observation: Observation): Attributes {

@@ -1,6 +1,7 @@
 // Adds the events for the changes that the reconciler finds.
 
 import { v5 } from "uuid";
+import { inAccount, splitKey } from "../account.ts";
 import { pause } from "../async.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot, Snapshot } from "../stores/snapshot.ts";
@@ -78,5 +79,6 @@ function changeId(
   again: number,
 ): string {
   const parts = [ref, sequence, from && canonicalJson(from), to && canonicalJson(to)];
-  return ownId("reconcile", v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE));
+  const hash = v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE);
+  return ownId("reconcile", inAccount(splitKey(ref).account, hash));
 }

@@ -1,6 +1,8 @@
 // The ids of timers. A store keeps one row for each timer, so that a time that is set again moves the timer. Outside of
 // the store, each time that was set is an event with an id of its own.
 
+import { splitKey } from "../account.ts";
+
 const TIMER = "stayhook:timer:";
 const TIME = /:((?:[+-]\d\d)?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)$/;
 
@@ -11,7 +13,11 @@ interface Named {
 
 /** Returns the id of one firing of a timer: the id of the timer and the time that was set. Other ids stay as they are. */
 export function firingId({ eventId, timestamp }: Named): string {
-  return eventId.startsWith(TIMER) && !TIME.test(eventId) ? `${eventId}:${timeSet(timestamp)}` : eventId;
+  return isTimerId(eventId) && !TIME.test(eventId) ? `${eventId}:${timeSet(timestamp)}` : eventId;
+}
+
+function isTimerId(eventId: string): boolean {
+  return splitKey(eventId).rest.startsWith(TIMER);
 }
 
 /**
@@ -45,7 +51,7 @@ export interface RowId {
 
 /** Splits the id of a firing into the id of its timer and the time. The id of a timer alone means any time. */
 export function rowIdOf(given: string): RowId {
-  const timestamp = String(given).startsWith(TIMER) ? TIME.exec(given)?.[1] : undefined;
+  const timestamp = isTimerId(String(given)) ? TIME.exec(given)?.[1] : undefined;
   const eventId = timestamp === undefined ? given : given.slice(0, -timestamp.length - 1);
   return { eventId, timestamp };
 }

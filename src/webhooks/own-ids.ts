@@ -1,18 +1,30 @@
 // The ids of events that the package itself adds.
 
 import { v5 } from "uuid";
+import { inAccount, splitKey } from "../account.ts";
 
 const OWN = "stayhook:";
 /** The UUIDv5 namespace of ids that would be too long. */
 const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
-/** The longest id that every store can keep, in bytes of UTF-8. */
+/** The longest id that every store can keep, in bytes of UTF-8. The id of a timer's firing is up to 28 bytes longer. */
 const LONGEST = 200;
+
+type OwnKind = "recheck" | "follow-up" | "reconcile" | "timer";
 
 /**
  * Returns the id of an event that the package itself adds, such as `stayhook:recheck:booking:HX3K9`. A notification
  * cannot occupy such an id, because its own id must be a UUID.
+ *
+ * @param name - the ref or id that the event is about. Its account comes first: `a17/stayhook:recheck:booking:HX3K9`
  */
-export function ownId(kind: "recheck" | "follow-up" | "reconcile" | "timer", rest: string): string {
-  const id = `${OWN}${kind}:${rest}`;
-  return new TextEncoder().encode(id).length <= LONGEST ? id : `${OWN}${kind}:${v5(rest, NAMESPACE)}`;
+export function ownId(kind: OwnKind, name: string): string {
+  const { account, rest } = splitKey(name);
+  const id = inAccount(account, `${OWN}${kind}:${rest}`);
+  if (new TextEncoder().encode(id).length <= LONGEST) return id;
+  return inAccount(account, `${OWN}${kind}:${v5(rest, NAMESPACE)}`);
+}
+
+/** Whether {@link ownId} has made the id for this kind of event. */
+export function isOwnId(kind: OwnKind, eventId: string): boolean {
+  return splitKey(eventId).rest.startsWith(`${OWN}${kind}:`);
 }

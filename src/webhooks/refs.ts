@@ -1,26 +1,51 @@
-// The names of records and of their events: `booking:HX3K9`, `booking.Confirmed`.
+// The names of records and of their events: `booking:HX3K9`, `booking.Confirmed`. With accounts: `a17/booking:HX3K9`.
 
+import { inAccount, splitKey } from "../account.ts";
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 
 /** The record that an event is about, as parsed from the event's `ref`. */
-export type Subject =
+export type Subject = {
+  /** The account of the record. It is `undefined` in a handler without `accountFrom`. */
+  readonly account: string | undefined;
+} & (
   | { readonly kind: "booking"; readonly bookingCode: string }
-  | { readonly kind: "listing"; readonly listingId: number };
+  | { readonly kind: "listing"; readonly listingId: number }
+);
 
 /** Trims the code, unless the code is only white space. */
-export function bookingRef(bookingCode: string): string {
-  return `booking:${bookingCode.trim() || bookingCode}`;
+export function bookingRef(bookingCode: string, account?: string): string {
+  return inAccount(account, `booking:${bookingCode.trim() || bookingCode}`);
 }
 
-export function listingRef(listingId: number): string {
-  return `listing:${listingId}`;
+export function listingRef(listingId: number, account?: string): string {
+  return inAccount(account, `listing:${listingId}`);
 }
 
 export function parseRef(ref: string | null): Subject | undefined {
-  if (ref?.startsWith("booking:")) return { kind: "booking", bookingCode: ref.slice("booking:".length) };
-  if (ref?.startsWith("listing:"))
-    return { kind: "listing", listingId: Number(ref.slice("listing:".length)) };
+  if (ref === null) return undefined;
+  const { account, rest } = splitKey(ref);
+  if (rest.startsWith("booking:"))
+    return { account, kind: "booking", bookingCode: rest.slice("booking:".length) };
+  if (rest.startsWith("listing:"))
+    return { account, kind: "listing", listingId: Number(rest.slice("listing:".length)) };
   return undefined;
+}
+
+/** What shares the fate of an event: its account, and the kind of its record. */
+export interface Lane {
+  readonly account: string | undefined;
+  /** It is `undefined` for an event without a record, which reads nothing. */
+  readonly kind: "bookings" | "listings" | undefined;
+}
+
+export function laneOf({ ref, eventId }: { readonly ref: string | null; readonly eventId: string }): Lane {
+  const { account, rest } = splitKey(ref ?? eventId);
+  const kind = rest.startsWith("booking:")
+    ? "bookings"
+    : rest.startsWith("listing:")
+      ? "listings"
+      : undefined;
+  return { account, kind };
 }
 
 /** The keys of `on` whose callback runs for every event of a booking or listing that has no callback of its own. */

@@ -6,7 +6,7 @@ import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
 import { ownId } from "./own-ids.ts";
-import { kindsOfRecords, parseRef } from "./refs.ts";
+import { kindsOfRecords, listingRef, parseRef } from "./refs.ts";
 
 /** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
 export interface EventTimers {
@@ -382,7 +382,7 @@ function kindOf(ref: unknown): Kind {
       ? subject.bookingCode.trim() === subject.bookingCode && subject.bookingCode !== ""
       : subject !== undefined &&
         Number.isSafeInteger(subject.listingId) &&
-        ref === `listing:${subject.listingId}`;
+        ref === listingRef(subject.listingId, subject.account);
   if (subject === undefined || !isValid)
     throw new InvalidArgumentError({ path: ["ref"], message: "must be booking:<code> or listing:<id>" });
   return subject.kind;

@@ -5,7 +5,7 @@ import type { Booking, Listing } from "../../models/records.ts";
 import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
 import type { FurtherEvent } from "../../stores/event-store.ts";
 import type { ClaimedEvent, StoredEvent } from "../../stores/stored-event.ts";
-import { ownId } from "../own-ids.ts";
+import { isOwnId, ownId } from "../own-ids.ts";
 import { bookingRef, eventType, parseRef, type Subject } from "../refs.ts";
 import { type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
 import { decideByOf, type RecheckJson, timestampOf } from "./event-times.ts";
@@ -232,9 +232,9 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
    */
   #differingRef(record: Booking | Listing): string | undefined {
     const { source, ref, eventId } = this.#claim;
-    const isFirst = source === "timer" || (source === "webhook" && !isFollowUp(eventId));
+    const isFirst = source === "timer" || (source === "webhook" && !isOwnId("follow-up", eventId));
     if (!this.#options.queued || !isFirst || this.#subject.kind !== "booking") return undefined;
-    const own = bookingRef((record as Booking).bookingCode);
+    const own = bookingRef((record as Booking).bookingCode, this.#subject.account);
     return own === ref ? undefined : own;
   }
 
@@ -312,10 +312,6 @@ function followUpOf(claim: ClaimedEvent, ref: string): FurtherEvent {
 /** Returns the id of the event that follows a notification with another spelling of its booking code. */
 export function followUpId(eventId: string): string {
   return ownId("follow-up", eventId);
-}
-
-function isFollowUp(eventId: string): boolean {
-  return eventId.startsWith(ownId("follow-up", ""));
 }
 
 /** The shortest and the longest wait of a timer for another event, ms. A replay may end that event before its time. */

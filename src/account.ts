@@ -1,0 +1,47 @@
+// Accounts, and the keys that begin with one: the ref `a17/booking:HX3K9`, and the event id `a17/<uuid>`.
+
+import { InvalidArgumentError, type Issue } from "./errors.ts";
+
+const ACCOUNT = /^[A-Za-z0-9_.-]{1,64}$/;
+/** What {@link isAccount} allows, in words. */
+export const ACCOUNT_RULE = "letters, digits, `_`, `.` and `-`, 1 to 64 characters";
+
+export function isAccount(value: unknown): value is string {
+  return typeof value === "string" && ACCOUNT.test(value);
+}
+
+/** @throws InvalidArgumentError if `value` is not the id of an account */
+export function checkAccount(value: unknown, path: Issue["path"] = ["account"]): string {
+  if (isAccount(value)) return value;
+  throw new InvalidArgumentError({ path, message: `must be the id of an account: ${ACCOUNT_RULE}` });
+}
+
+/** A key of the store, in its parts. Keys without accounts begin with a word and a colon, or are UUIDs. */
+export interface KeyParts {
+  readonly account: string | undefined;
+  /** The key without the account. */
+  readonly rest: string;
+}
+
+/** Splits a ref or an event id. A slash that belongs to a booking's code does not begin an account. */
+export function splitKey(key: string): KeyParts {
+  const slash = key.indexOf("/");
+  const account = slash < 0 ? undefined : key.slice(0, slash);
+  return isAccount(account) ? { account, rest: key.slice(slash + 1) } : { account: undefined, rest: key };
+}
+
+/** Puts the account before a ref or an event id. Without an account, the key stays as it is. */
+export function inAccount(account: string | undefined, key: string): string {
+  return account === undefined ? key : `${account}/${key}`;
+}
+
+/** Returns the account of an event. An event without a record belongs to the account of its id. */
+export function accountOf({
+  ref,
+  eventId,
+}: {
+  readonly ref: string | null;
+  readonly eventId: string;
+}): string | undefined {
+  return splitKey(ref ?? eventId).account;
+}
