@@ -138,9 +138,11 @@ export function problemWithToken(token: unknown): string | undefined {
   if (typeof token !== "string") return "must be a string";
   if (token.trim() === "") return "must not be empty";
   // Check the characters here, because the runtime's error message would show the token.
-  return /[^\t\x20-\x7e\x80-\xff]/.test(token)
-    ? "must not have control characters, line breaks or characters beyond Latin-1"
-    : undefined;
+  if (/[^\t\x20-\x7e\x80-\xff]/.test(token))
+    return "must not have control characters, line breaks or characters beyond Latin-1";
+  // `fetch` removes the white space. The platform's echo of the token would then differ, and errors would show the echo.
+  if (token.trim() !== token) return "must not begin or end with white space";
+  return /^bearer\s/i.test(token) ? "must not begin with `Bearer`, which the client adds" : undefined;
 }
 
 const telemetryFunctions = ["recorded", "process", "onRequest", "onResponse", "observe", "watch"] as const;
@@ -212,28 +214,31 @@ const isUndefined = (given: object, option: string) =>
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
-  const given: ClientOptions<B, L> = Object(options);
+  const own: ClientOptions<B, L> = Object(options);
   // Only an option that is left out has its default in the environment.
   const orVariable = <T>(option: "baseUrl" | "accessToken", value: T, variable: string) =>
-    option in given ? value : environmentVariable(variable);
-  const baseUrl = orVariable("baseUrl", given.baseUrl, "STAYHOOK_BASE_URL");
-  const accessToken = orVariable("accessToken", given.accessToken, "STAYHOOK_ACCESS_TOKEN");
-  const url = checkBaseUrl(baseUrl, given.allowInsecureHttp === true);
+    option in own ? value : environmentVariable(variable);
+  const baseUrl = orVariable("baseUrl", own.baseUrl, "STAYHOOK_BASE_URL");
+  const accessToken = orVariable("accessToken", own.accessToken, "STAYHOOK_ACCESS_TOKEN");
+  const url = checkBaseUrl(baseUrl, own.allowInsecureHttp === true);
   const problem = typeof accessToken === "function" ? undefined : problemWithToken(accessToken);
   const before: Issue[] = [];
-  if (typeof url === "string") before.push(issueOf("baseUrl", given, url, "STAYHOOK_BASE_URL"));
+  if (typeof url === "string") before.push(issueOf("baseUrl", own, url, "STAYHOOK_BASE_URL"));
   if (problem !== undefined)
     before.push(
       issueOf(
         "accessToken",
-        given,
+        own,
         problem.replace("a string", "a string or a function"),
         "STAYHOOK_ACCESS_TOKEN",
       ),
     );
   const checked = check(clientSchema, options ?? {}, { before });
   const log = new Log(checked.logger);
+  const given = { ...checked, baseUrl: url as URL, accessToken: accessToken as AccessToken };
   return {
+    /** The options as they were read, which a clone begins with. */
+    given: given as ClientOptions<B, L>,
     baseUrl: url as URL,
     accessToken: accessToken as AccessToken,
     timeout: checked.timeout ?? 10_000,

@@ -48,8 +48,9 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   readonly #http: Http;
 
   constructor(options: ClientOptions<B, L> = {}) {
-    this.#options = options;
     const settings = checkOptions(options);
+    // The environment, or the caller's object, may change before the next `withOptions`.
+    this.#options = settings.given;
     const readers = new Readers(settings.log);
     const { booking, listing } = options.models ?? {};
     this.#http = new Http(settings);

@@ -21,7 +21,7 @@ import {
 } from "./client-options.ts";
 import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
-import { type Token, TokenSource } from "./tokens.ts";
+import { type Token, type TokenSource, tokenSourceOf } from "./tokens.ts";
 import { isBelow, type Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
@@ -74,7 +74,7 @@ export class Http {
 
   constructor(settings: Settings) {
     this.#settings = settings;
-    this.#tokens = new TokenSource(settings.accessToken);
+    this.#tokens = tokenSourceOf(settings.accessToken);
     const { baseUrl } = settings;
     this.#base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
     this.#headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });

@@ -8,7 +8,17 @@ export interface Token {
   readonly generation: number;
 }
 
-/** Gives the tokens of one client. Concurrent calls share a refresh. */
+const sources = new WeakMap<object, TokenSource>();
+
+/** Returns the source of a client's tokens. Clients with the same function share it, so a clone shares the refreshes. */
+export function tokenSourceOf(accessToken: AccessToken): TokenSource {
+  if (typeof accessToken === "string") return new TokenSource(accessToken);
+  const source = sources.get(accessToken) ?? new TokenSource(accessToken);
+  sources.set(accessToken, source);
+  return source;
+}
+
+/** Gives the tokens of one function. Concurrent calls share a refresh. */
 export class TokenSource {
   readonly #accessToken: AccessToken;
   #generation = 0;

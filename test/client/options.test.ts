@@ -181,4 +181,25 @@ describe("withOptions", () => {
     expect(calls).toHaveLength(2);
     expect(() => client.withOptions({ timeuot: 5 } as object)).toThrow("did you mean `timeout`?");
   });
+
+  it("keeps the options as they were read, whatever the environment and the objects hold later", async () => {
+    const { calls, fetch: other } = fakeFetch([Response.json({ bookingCode: "A", status: "x" })]);
+    vi.stubEnv("STAYHOOK_BASE_URL", "https://first.example");
+    vi.stubEnv("STAYHOOK_ACCESS_TOKEN", "first-token");
+    const options: ClientOptions = { fetch: other, headers: { a: "1" }, models: {} };
+    const client = new StayhookClient(options);
+    for (const value of ["https://second.example", undefined]) {
+      vi.stubEnv("STAYHOOK_BASE_URL", value);
+      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", value && "second-token");
+      Object.assign(options, { headers: { a: "2" }, baseUrl: "https://third.example", accessToken: "third" });
+      await client.withOptions({ timeout: 5 }).withOptions({}).bookings.get("A");
+      const headers = new Headers(calls.at(-1)?.init.headers);
+      expect([calls.at(-1)?.url, headers.get("a"), headers.get("authorization")]).toEqual([
+        "https://first.example/v2/bookings/A",
+        "1",
+        "Bearer first-token",
+      ]);
+    }
+    vi.unstubAllEnvs();
+  });
 });

@@ -86,6 +86,24 @@ describe("an access token", () => {
   });
 });
 
+describe("clients with the same accessToken function", () => {
+  it("share a refresh, as a client and its clone do", async () => {
+    const server = await guarded("new");
+    let refreshes = 0;
+    const accessToken = async ({ reason }: Reason) => {
+      if (reason === "initial") return "old";
+      await sleep(20);
+      // A refresh token that was used already gives no second access token.
+      if (++refreshes > 1) throw new Error("the refresh token was used already");
+      return "new";
+    };
+    const client = clientOf(server, { accessToken });
+    const clients = [client, client.withOptions({ timeout: 5_000 }), clientOf(server, { accessToken })];
+    await Promise.all(clients.map((each) => each.bookings.get("A")));
+    expect(refreshes).toBe(1);
+  });
+});
+
 describe("an AccessTokenError", () => {
   it.each(["initial", "unauthorized"])("has the thrown error as its cause: %s", async (when) => {
     const server = await guarded("right");
@@ -101,15 +119,20 @@ describe("an AccessTokenError", () => {
     expect(server.requests).toHaveLength(when === "initial" ? 0 : 2);
   });
 
-  it.each([undefined, 7, "", " ", "secret\r\nx-evil: 1", "secret\u0000", "secret€", {}])(
-    "says that no header can hold the token, and does not show it: %j",
-    async (token) => {
-      const server = await platform([{ json: booking }]);
-      const accessToken = () => token as string;
-      const error = await rejection(clientOf(server, { accessToken }).bookings.get("A"));
-      expect(error.name).toBe("AccessTokenError");
-      expect(`${error.message}${error.stack}${error.cause}`).not.toMatch(/secret/);
-      expect(server.requests).toEqual([]);
-    },
-  );
+  it.each([
+    ...[undefined, 7, "", " ", "secret\r\nx-evil: 1", "secret\u0000", "secret€", {}],
+    ...["secret ", " secret", "\tsecret", "secret\u00a0", "Bearer secret", "bearer\tsecret", "secret\n"],
+  ])("says that no header can hold the token, and does not show it: %j", async (token) => {
+    const server = await platform([{ json: booking }]);
+    const accessToken = () => token as string;
+    const error = await rejection(clientOf(server, { accessToken }).bookings.get("A"));
+    expect(error.name).toBe("AccessTokenError");
+    expect(`${error.message}${error.stack}${error.cause}`).not.toMatch(/secret/);
+    expect(server.requests).toEqual([]);
+    if (typeof token !== "string") return;
+    // A text is refused at start.
+    const make = () => clientOf(server, { accessToken: token });
+    expect(make).toThrow(/^accessToken: must/);
+    expect(make).not.toThrow(/secret/);
+  });
 });
