@@ -1,3 +1,4 @@
+import { accountOf } from "./account.ts";
 import { cutToBytes, errorText } from "./errors.ts";
 
 /** The severity of a log line. */
@@ -13,6 +14,8 @@ export interface LogDetails {
   readonly eventId?: string | undefined;
   /** The record of the event: `booking:<code>` or `listing:<id>`. */
   readonly ref?: string | null | undefined;
+  /** The account of the event or request, in a handler or client with accounts. */
+  readonly account?: string | undefined;
   /** The event's type, such as `booking.Confirmed`. */
   readonly type?: string | undefined;
   /** The number of the attempt, from 1. */
@@ -141,7 +144,8 @@ export class Log {
       const said = error === undefined ? "" : `${text.includes(". ") ? "." : ":"} ${errorText(error)}`;
       const message = cutToBytes(oneLine(`stayhook: ${text}${left}${said}`), maxMessageBytes);
       if (typeof this.#logger === "function") {
-        const entry = { level, message, ...shown, ...(suppressed > 0 && { suppressed }) };
+        const { eventId, ref = null, account = eventId && accountOf({ ref, eventId }) } = shown;
+        const entry = { level, message, ...shown, account, ...(suppressed > 0 && { suppressed }) };
         const given = Object.entries(entry).filter(([, value]) => value !== undefined);
         ignoreRejection(this.#logger(Object.fromEntries(given) as unknown as LogEntry));
       } else if (this.#logger) {

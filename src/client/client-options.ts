@@ -32,6 +32,8 @@ export type HeadersInput =
 export type AccessToken =
   | string
   | ((request: {
+      /** The account of a client from `client.account(id)`. It is `undefined` for any other client. */
+      readonly account: string | undefined;
       /** The reason for the call: `initial` before an attempt, or `unauthorized` after a 401. */
       readonly reason: "initial" | "unauthorized";
     }) => string | Promise<string>);

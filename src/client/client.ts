@@ -1,4 +1,6 @@
 import * as z from "zod";
+import { checkAccount } from "../account.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { toInteger } from "../models/ids.ts";
 import {
   Booking,
@@ -24,6 +26,53 @@ import { type ListPromise, listPromise } from "./paging.ts";
 import { path, rawPath } from "./urls.ts";
 import { type WebhookConfigResource, webhookConfigResource } from "./webhook-config.ts";
 
+/** What a client shares with its clients of accounts. */
+interface Shared {
+  readonly settings: Settings;
+  readonly readers: Readers;
+  /** Sends requests for no account. */
+  readonly http: Http;
+}
+
+function sharedOf<B extends Booking, L extends Listing>(options: ClientOptions<B, L>): Shared {
+  const settings = checkOptions(options);
+  return { settings, readers: new Readers(settings.log), http: new Http(settings) };
+}
+
+/** What a client that another one makes gets from it. */
+interface Heritage {
+  readonly accountId?: string | undefined;
+  readonly shared?: Shared | undefined;
+}
+
+// Not an argument of the constructor, because the constructor of a subclass would not pass it on.
+let heritage: Heritage = {};
+
+function inherit<C>(given: Heritage, make: () => C): C {
+  heritage = given;
+  try {
+    return make();
+  } finally {
+    heritage = {};
+  }
+}
+
+function takeHeritage(): Heritage {
+  const taken = heritage;
+  heritage = {};
+  return taken;
+}
+
+/** @throws InvalidArgumentError if the token is a text, with which all accounts would be read */
+export function checkRefreshable(accessToken: unknown): void {
+  if (typeof accessToken === "function") return;
+  throw new InvalidArgumentError({
+    path: ["accessToken"],
+    message:
+      "must be a function that gives the token of an account, ({ account }) => token. A text would be the token of all accounts",
+  });
+}
+
 /**
  * A client for the platform's endpoints for the webhook configuration, listings and bookings. Each endpoint has one
  * method.
@@ -44,19 +93,43 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   readonly listings: ListingsResource<L>;
   /** The bookings of the account. */
   readonly bookings: BookingsResource<B>;
+  /** The account that this client is bound to by {@link account}. It is `undefined` for any other client. */
+  readonly accountId: string | undefined;
   readonly #options: ClientOptions<B, L>;
+  readonly #shared: Shared;
   readonly #http: Http;
 
   constructor(options: ClientOptions<B, L> = {}) {
-    const settings = checkOptions(options);
+    const { accountId, shared = sharedOf(options) } = takeHeritage();
+    const { settings, readers } = shared;
+    if (accountId !== undefined) checkRefreshable(settings.accessToken);
+    this.accountId = accountId;
     // The environment, or the caller's object, may change before the next `withOptions`.
-    this.#options = settings.given;
-    const readers = new Readers(settings.log);
-    const { booking, listing } = options.models ?? {};
-    this.#http = new Http(settings);
+    this.#options = settings.given as ClientOptions<B, L>;
+    this.#shared = shared;
+    const { booking, listing } = this.#options.models ?? {};
+    this.#http = accountId === undefined ? shared.http : shared.http.of(accountId);
     this.webhookConfig = webhookConfigResource(this.#http, readers, settings.baseUrl);
     this.listings = listingsResource(this.#http, readers, listing, settings);
     this.bookings = bookingsResource(this.#http, readers, booking);
+  }
+
+  /**
+   * Makes a client of one account: `accessToken` gets the account's id, and gives the account's token. Such a client is
+   * cheap, so make one wherever you need it. All clients of one account share a refresh of its token.
+   *
+   * @param id - your own id of the account: letters, digits, `_`, `.` and `-`, 1 to 64 characters. Case counts
+   * @throws InvalidArgumentError if `id` is something else, or if the option `accessToken` is no function
+   * @example
+   * ```ts
+   * const client = new StayhookClient({ baseUrl, accessToken: ({ account }) => tokens.get(account) });
+   * await client.account("a17").webhookConfig.ensure({ endpoints: url });
+   * ```
+   */
+  account(id: string): this {
+    const accountId = checkAccount(id, ["id"]);
+    const Class = this.constructor as new (options: ClientOptions<B, L>) => this;
+    return inherit({ accountId, shared: this.#shared }, () => new Class(this.#options));
   }
 
   /**
@@ -74,7 +147,9 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   ): StayhookClient<B2, L2> {
     const models = { ...this.#options.models, ...options?.models };
     // The cast is safe: a model that is not given stays, and its type is the default of the type parameter.
-    return new StayhookClient({ ...this.#options, ...options, models } as ClientOptions<B2, L2>);
+    const all = { ...this.#options, ...options, models } as ClientOptions<B2, L2>;
+    const { accountId } = this;
+    return inherit({ accountId }, () => new StayhookClient(all));
   }
 
   /**

@@ -21,7 +21,7 @@ import {
 } from "./client-options.ts";
 import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
-import { type Token, type TokenSource, tokenSourceOf } from "./tokens.ts";
+import { type Token, type TokenSource, tokensOf } from "./tokens.ts";
 import { isBelow, type Path } from "./urls.ts";
 
 export const methods = ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "POST", "PATCH"] as const;
@@ -63,36 +63,43 @@ interface Outgoing extends Asked {
 
 const maxRedirects = 3;
 
+// Do not use hooks of ky: they lose the body's part of the timeout, and their errors show the token.
+const attempts = ky.create({ throwHttpErrors: false });
+
 /** Sends calls. The library ky makes the attempts, with their timeouts and the waits between them. */
 export class Http {
   readonly #settings: Settings;
-  readonly #tokens: TokenSource;
-  readonly #base: string;
-  readonly #headers: Headers;
-  // Do not use hooks of ky: they lose the body's part of the timeout, and their errors show the token.
-  readonly #ky = ky.create({ throwHttpErrors: false });
+  /** The account whose token the requests have. */
+  readonly #account: string | undefined;
+  readonly #prepared: ReturnType<typeof prepare>;
 
-  constructor(settings: Settings) {
+  constructor(settings: Settings, account?: string, prepared = prepare(settings)) {
     this.#settings = settings;
-    this.#tokens = tokenSourceOf(settings.accessToken);
-    const { baseUrl } = settings;
-    this.#base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
-    this.#headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
-    for (const [name, value] of settings.headers ?? []) this.#headers.set(name, value);
+    this.#account = account;
+    this.#prepared = prepared;
+  }
+
+  /** Returns the same, with the tokens of an account. */
+  of(account: string): Http {
+    return new Http(this.#settings, account, this.#prepared);
   }
 
   /** @throws StayhookError */
-  async send(call: Call): Promise<Answer> {
+  send(call: Call): Promise<Answer> {
+    return this.#prepared.tokens.use(this.#account, (tokens) => this.#send(call, tokens));
+  }
+
+  async #send(call: Call, tokens: TokenSource): Promise<Answer> {
     const outgoing = this.#outgoing(call);
     const { method, url, signal, timeout } = outgoing;
     const { repeatable = method !== "POST" && method !== "PATCH" } = call;
     const failure = (error: unknown) => failureOf(error, outgoing, error instanceof TimeoutError);
     let answer: Answer | undefined;
-    let attempts = 0;
+    let attempt = 0;
     let wait: number | undefined;
     try {
       signal?.throwIfAborted();
-      await this.#ky(url, {
+      await attempts(url, {
         method,
         timeout,
         signal: signal ?? null,
@@ -106,7 +113,7 @@ export class Http {
           delay: () => wait ?? 0,
         },
         fetch: async (request) => {
-          answer = await this.#attempt(outgoing, ++attempts, (request as Request).signal);
+          answer = await this.#attempt(outgoing, tokens, ++attempt, (request as Request).signal);
           return answer.response;
         },
       });
@@ -122,7 +129,7 @@ export class Http {
     const { headers: given, timeout = this.#settings.timeout } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
-    const url = new URL(this.#base + path);
+    const url = new URL(this.#prepared.base + path);
     const further = options.query || call.query ? searchOf({ ...options.query, ...call.query }) : "";
     if (query || further) url.search = [query, further].filter(Boolean).join("&");
     return {
@@ -142,18 +149,18 @@ export class Http {
 
   /** Merges the client's headers with the headers of one call. */
   #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
-    if (!given && !hasBody) return this.#headers;
-    const headers = new Headers(this.#headers);
+    if (!given && !hasBody) return this.#prepared.headers;
+    const headers = new Headers(this.#prepared.headers);
     if (hasBody && !headers.has("content-type")) headers.set("content-type", "application/json");
     for (const [name, value] of given ?? []) headers.set(name, value);
     return headers;
   }
 
   /** Makes one attempt: gets a token, sends the request, refreshes the token after a 401, and follows redirects. */
-  async #attempt(call: Outgoing, number: number, signal: AbortSignal): Promise<Answer> {
+  async #attempt(call: Outgoing, tokens: TokenSource, number: number, signal: AbortSignal): Promise<Answer> {
     let { url } = call;
     let redirects = 0;
-    let token = call.refreshed ?? (await this.#tokens.initial(signal));
+    let token = call.refreshed ?? (await tokens.initial(signal));
     for (;;) {
       call.secrets.add(token.value);
       signal.throwIfAborted();
@@ -162,8 +169,8 @@ export class Http {
         ? this.#observed(call, url, number, send)
         : send());
       const { response } = exchange;
-      if (response.status === 401 && this.#tokens.refreshable && !call.refreshed) {
-        token = call.refreshed = await this.#tokens.refresh(token, signal);
+      if (response.status === 401 && tokens.refreshable && !call.refreshed) {
+        token = call.refreshed = await tokens.refresh(token, signal);
         continue;
       }
       const target = redirectTarget(call.method, response, url, this.#settings.baseUrl);
@@ -192,6 +199,7 @@ export class Http {
       url: redact.text(url.origin + url.pathname),
       attempt,
       resendCount: call.sends++,
+      ...(this.#account !== undefined && { account: this.#account }),
     };
     for (const each of observers) each.onRequest?.(request);
     const start = performance.now();
@@ -234,6 +242,14 @@ export class Http {
       throw failureOf(cause, call, signal.aborted);
     }
   }
+}
+
+/** What the requests of all accounts have in common. */
+function prepare({ accessToken, baseUrl, headers: given }: Settings) {
+  const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
+  for (const [name, value] of given ?? []) headers.set(name, value);
+  const base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
+  return { tokens: tokensOf(accessToken), base, headers };
 }
 
 function bodyOf(call: Call): string | undefined {

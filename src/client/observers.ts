@@ -19,6 +19,8 @@ export interface RequestObservation {
   readonly attempt: number;
   /** The number of earlier requests of the same call: attempts, redirects, and repeats with a new token. */
   readonly resendCount: number;
+  /** The account of a client from `client.account(id)`. Other clients' requests have no account. */
+  readonly account?: string | undefined;
 }
 
 /** The end of a request. It has a `status`, or an `error` if no complete answer arrived. */
@@ -77,7 +79,10 @@ export function observersOf(own: Observers, telemetry: Observers | undefined, lo
         log.limited("telemetry", "warn", message, { error, fromUserCode: true });
       }),
     );
-  if (log.writesDebug) observers.push({ onResponse: (response) => log.debug(describe(response)) });
+  if (log.writesDebug)
+    observers.push({
+      onResponse: (response) => log.debug(describe(response), { account: response.account }),
+    });
   return observers;
 }
 

@@ -8,25 +8,52 @@ export interface Token {
   readonly generation: number;
 }
 
-const sources = new WeakMap<object, TokenSource>();
+const known = new WeakMap<object, Tokens>();
 
-/** Returns the source of a client's tokens. Clients with the same function share it, so a clone shares the refreshes. */
-export function tokenSourceOf(accessToken: AccessToken): TokenSource {
-  if (typeof accessToken === "string") return new TokenSource(accessToken);
-  const source = sources.get(accessToken) ?? new TokenSource(accessToken);
-  sources.set(accessToken, source);
-  return source;
+/** Returns the tokens of a client. Clients with the same function share them, so a clone shares the refreshes. */
+export function tokensOf(accessToken: AccessToken): Tokens {
+  if (typeof accessToken === "string") return new Tokens(accessToken);
+  const tokens = known.get(accessToken) ?? new Tokens(accessToken);
+  known.set(accessToken, tokens);
+  return tokens;
 }
 
-/** Gives the tokens of one function. Concurrent calls share a refresh. */
+/**
+ * Gives the tokens of one function. Concurrent calls for one account share a refresh. An account without a running call
+ * takes no memory, because a later call asks `accessToken` anyway.
+ */
+export class Tokens {
+  readonly #accessToken: AccessToken;
+  readonly #used = new Map<string | undefined, { readonly source: TokenSource; calls: number }>();
+
+  constructor(accessToken: AccessToken) {
+    this.#accessToken = accessToken;
+  }
+
+  /** Makes a call with the tokens of an account. */
+  async use<T>(account: string | undefined, call: (source: TokenSource) => Promise<T>): Promise<T> {
+    const used = this.#used.get(account) ?? { source: new TokenSource(this.#accessToken, account), calls: 0 };
+    this.#used.set(account, used);
+    used.calls++;
+    try {
+      return await call(used.source);
+    } finally {
+      if (--used.calls === 0) this.#used.delete(account);
+    }
+  }
+}
+
+/** Gives the tokens of one account while calls for it run. Concurrent calls share a refresh. */
 export class TokenSource {
   readonly #accessToken: AccessToken;
+  readonly #account: string | undefined;
   #generation = 0;
   #refreshed: Token | undefined;
   #flight: { readonly token: Promise<Token>; waiting: number } | undefined;
 
-  constructor(accessToken: AccessToken) {
+  constructor(accessToken: AccessToken, account: string | undefined) {
     this.#accessToken = accessToken;
+    this.#account = account;
   }
 
   get refreshable(): boolean {
@@ -64,7 +91,7 @@ export class TokenSource {
   async #call(reason: "initial" | "unauthorized"): Promise<string> {
     let token: unknown;
     try {
-      token = await (this.#accessToken as Exclude<AccessToken, string>)({ reason });
+      token = await (this.#accessToken as Exclude<AccessToken, string>)({ account: this.#account, reason });
     } catch (cause) {
       throw new AccessTokenError("The accessToken function threw an error; see error.cause.", { cause });
     }

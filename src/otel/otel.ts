@@ -160,7 +160,7 @@ function parentOf({ lease }: ClaimedEvent): Context {
 function requestSpans(tracer: Tracer) {
   const spans = new Map<string, Span>();
   return {
-    onRequest({ id, method, route, url, resendCount }: RequestObservation): void {
+    onRequest({ id, method, route, url, resendCount, account }: RequestObservation): void {
       const { hostname, port, protocol } = new URL(url);
       const attributes = {
         "http.request.method": method,
@@ -169,6 +169,7 @@ function requestSpans(tracer: Tracer) {
         "server.address": hostname,
         "server.port": Number(port) || (protocol === "https:" ? 443 : 80),
         ...(resendCount > 0 && { "http.request.resend_count": resendCount }),
+        ...(account !== undefined && { "stayhook.account": account }),
       };
       spans.set(id, tracer.startSpan(`${method} ${route}`, { kind: SpanKind.CLIENT, attributes }));
     },
