@@ -2,7 +2,7 @@
 
 import { isThenable, withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
-import { InvalidWriteError } from "../errors.ts";
+import { InvalidWriteError, StayhookError } from "../errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
@@ -12,6 +12,7 @@ import { Lease } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
 import { answerOf } from "./store-call.ts";
+import { type KeptResult, Unrecorded } from "./unrecorded.ts";
 import {
   type AttemptResult,
   kindOf,
@@ -22,18 +23,15 @@ import {
   type WorkResult,
 } from "./work.ts";
 
-/** The waits between tries to record the end of an attempt, ms. */
-const SETTLE_AGAIN = [50, 200, 1000] as const;
 /** How long to wait for the answer of `settle` after another claim of the record, ms. */
 const OVERTAKEN = 1000;
-/** How long an attempt tries to record its end while the store fails, ms. Afterwards, the event is handled again. */
-const SETTLE_FOR = 10 * 60_000;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
 interface AttemptOptions {
   readonly breaker: CircuitBreaker;
   readonly refusedReads: RefusedReads;
+  readonly unrecorded: Unrecorded;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
@@ -60,8 +58,10 @@ export class Attempt<Tx> {
   /** Resolves when the attempt must not wait for the store any more. */
   readonly #over = Promise.withResolvers<void>();
   readonly #released = Promise.withResolvers<void>();
-  /** When the attempt stops trying to record its end, on the monotonic clock. */
-  #settleUntil = Number.POSITIVE_INFINITY;
+  /** Whether the attempt must not wait for the store any more. */
+  #isOver = false;
+  /** The result that the store did not record, if there is one. */
+  #kept: KeptResult | undefined;
 
   constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
     this.#queue = queue;
@@ -80,11 +80,13 @@ export class Attempt<Tx> {
     });
     this.ended = this.#attempt().catch((error) => {
       const { eventId } = claim;
-      queue.logger.error(
+      queue.logger.limited(
+        "unrecorded",
+        "error",
         `the store did not record the result of event ${eventId}. The event will be handled again when its lease ends`,
         { eventId, error },
       );
-      return "lost";
+      return "lost" as const;
     });
   }
 
@@ -98,9 +100,32 @@ export class Attempt<Tx> {
     this.#released.resolve();
   }
 
+  /** Whether the attempt keeps a result that the store did not record. */
+  get keepsResult(): boolean {
+    return this.#kept !== undefined;
+  }
+
+  /**
+   * Goes on under a new claim of the same event if the attempt keeps a result, so that no second attempt runs the
+   * callback again.
+   *
+   * @returns whether the attempt takes the claim
+   */
+  takeOver(claim: ClaimedEvent, leaseEndsAt: number): boolean {
+    const { eventId, timestamp, receivedAt, sequence } = this.claim;
+    const isSame =
+      claim.eventId === eventId &&
+      claim.timestamp === timestamp &&
+      claim.receivedAt === receivedAt &&
+      claim.sequence === sequence;
+    if (!this.keepsResult || this.#isOver || !isSame) return false;
+    this.lease.replace(claim, leaseEndsAt);
+    return true;
+  }
+
   /** Ends the attempt although the store has not recorded its end. */
   giveUp(): void {
-    this.#settleUntil = Number.NEGATIVE_INFINITY;
+    this.#isOver = true;
     this.#over.resolve();
   }
 
@@ -147,7 +172,7 @@ export class Attempt<Tx> {
     const last = (await get.catch(() => undefined))?.history.at(-1);
     const error = new Error(
       last?.outcome === "lost"
-        ? `The process ended during attempt ${attempts - 1}, the last allowed attempt. Does the callback call process.exit() or run out of memory?`
+        ? `The process ended during attempt ${attempts - 1}, the last allowed attempt, or the store did not record its result. Does the callback call process.exit() or run out of memory?`
         : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
     );
     return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
@@ -155,15 +180,18 @@ export class Attempt<Tx> {
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
     if (result.state === "failed") return this.#settleFailure(result);
-    const { state, type, snapshot, writes = [], events, remove } = result;
+    const { state, type, snapshot, writes = [], events = [], extra = [], remove } = result;
     const guarded = writes.length > 0 ? new GuardedWrites(writes) : undefined;
     const entry = entryOf({ duration: this.#duration });
-    const outcome = { state, type, record: snapshot, entry, writes: guarded?.list, events, remove } as const;
-    const settled = await this.#settle(outcome, guarded);
+    const end = { state, type, record: snapshot, entry, writes: guarded?.list, remove } as const;
+    const settled = await this.#settle({ ...end, events: [...extra, ...events] }, guarded, {
+      lean: extra.length > 0 ? { ...end, events } : undefined,
+    });
     if (typeof settled !== "string")
       return this.#settleFailure({ reason: "callback", error: settled.error, type });
     if (settled === "done") {
-      for (const { event, dueIn = 0 } of events ?? []) if (dueIn === 0) this.added.push(firingId(event));
+      for (const { event, dueIn = 0 } of [...extra, ...events])
+        if (dueIn === 0) this.added.push(firingId(event));
       const status = snapshot?.snapshot.status;
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
@@ -211,45 +239,91 @@ export class Attempt<Tx> {
   }
 
   /**
-   * Tells the store how the attempt ended, and lets the store decide whether the lease still holds. Tries again while
-   * the store fails.
+   * Tells the store how the attempt ended, and lets the store decide whether the lease still holds. While the store fails,
+   * keeps a result and tries again, also after the end of the lease: another attempt would run the callback again.
    *
+   * @param lean - the outcome without the events that the handler adds by itself
    * @returns the failure of the user's writes, or how the attempt ended
    */
-  async #settle(outcome: Outcome<Tx>, writes?: GuardedWrites<Tx>): Promise<AttemptEnd | WriteFailure> {
+  async #settle(
+    outcome: Outcome<Tx>,
+    writes?: GuardedWrites<Tx>,
+    { lean }: { readonly lean?: Outcome<Tx> | undefined } = {},
+  ): Promise<AttemptEnd | WriteFailure> {
+    const { unrecorded } = this.#options;
     const { lease } = this;
-    const { eventId } = this.claim;
     lease.ending = true;
-    this.#settleUntil = Math.min(this.#settleUntil, performance.now() + SETTLE_FOR);
     let failedAt: number | undefined;
-    for (let tries = 0; ; tries += 1) {
-      // If the lease was renewed after a failure, the store works. Its next failure is not an outage.
-      const storeWorks = failedAt !== undefined && lease.renewedAt > failedAt;
-      try {
-        const settling = this.#queue.store.settle(this.claim, outcome);
-        // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
-        // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
-        if (outcome.state === "done" && !writes) this.#options.onSettling();
-        return (await this.#isSettled(settling, writes !== undefined)) ? outcome.state : this.#lost();
-      } catch (error) {
-        const failure = writes?.failureIn(error) ?? (storeWorks && writes ? { error } : undefined);
+    try {
+      for (let tries = 0; ; tries += 1) {
+        // If the lease was renewed after a failure, the store works. The next failure of writes is not an outage.
+        const storeWorks = failedAt !== undefined && lease.renewedAt > failedAt;
+        const tried = await this.#trySettle(outcome, writes !== undefined);
+        if (!("error" in tried)) return tried.end;
+        let { error } = tried;
+        const failure =
+          writes?.failureIn(error) ??
+          (storeWorks && writes && !(error instanceof StayhookError) ? { error } : undefined);
         if (failure) return failure;
+        if (lean && tries > 0 && !(error instanceof NoAnswer)) {
+          const again = await this.#trySettle(lean, writes !== undefined);
+          if (!("error" in again)) return again.end;
+          error = again.error;
+        }
         if (lease.lost) return this.#lost();
-        // Without a renewal, the lease ends, and the next attempt counts this one as lost.
-        if (storeWorks) lease.abandoned = true;
-        const isHopeless = error instanceof NoAnswer || (lease.abandoned && !lease.held);
-        if (isHopeless || performance.now() > this.#settleUntil) throw error;
         failedAt ??= performance.now();
-        this.#queue.logger.limited(
-          "settle",
-          "warn",
-          `the store did not record the result of event ${eventId}. The handler will try to record the result again`,
-          { eventId, error },
-        );
-        await withTimeout(SETTLE_AGAIN[tries] ?? SETTLE_AGAIN[2], this.#over.promise);
+        // The writes may be at fault, unless the error is the store's own. Then other attempts need not wait.
+        const mayBeWrites = writes !== undefined && !(error instanceof StayhookError);
+        this.#noteFailure(error, outcome, mayBeWrites);
+        if (this.#isOver || (!this.#kept && !lease.held)) throw error;
+        const wait = Unrecorded.waitAfter(mayBeWrites ? Math.min(tries, 2) : tries);
+        await withTimeout(wait, Promise.race([this.#over.promise, unrecorded.works]));
         if (lease.lost) return this.#lost();
       }
+    } finally {
+      unrecorded.forget(this.#kept);
+      this.#kept = undefined;
     }
+  }
+
+  /** Never rejects. */
+  async #trySettle(
+    outcome: Outcome<Tx>,
+    withWrites: boolean,
+  ): Promise<{ readonly end: AttemptEnd } | WriteFailure> {
+    const { claim } = this;
+    try {
+      const settling = this.#queue.store.settle(claim, outcome);
+      // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
+      // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
+      if (outcome.state === "done" && !withWrites) this.#options.onSettling();
+      if (!(await this.#isSettled(settling, withWrites)))
+        return this.claim === claim
+          ? { end: this.#lost() }
+          : { error: new Error("the event was claimed anew") };
+      this.#options.unrecorded.recorded();
+      return { end: outcome.state };
+    } catch (error) {
+      return { error };
+    }
+  }
+
+  /** Keeps the result of a callback. A released attempt has none. */
+  #noteFailure(error: unknown, { state }: Outcome<Tx>, mayBeWrites: boolean): void {
+    const { unrecorded } = this.#options;
+    const { eventId } = this.claim;
+    const noted = mayBeWrites ? unrecorded.withWrites(error) : unrecorded.failed(error, this.#kept);
+    if (state === "released") return;
+    if (this.#kept === undefined || this.#kept === noted) {
+      this.#kept = noted;
+      unrecorded.keep(noted);
+    }
+    this.#queue.logger.limited(
+      "settle",
+      "warn",
+      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again${mayBeWrites ? "" : ". It claims no events meanwhile"}`,
+      { eventId, error },
+    );
   }
 
   /**
@@ -269,14 +343,18 @@ export class Attempt<Tx> {
     if (isHeld === undefined) await withTimeout(patience / 2, Promise.race([answered, this.#over.promise]));
     // The store may have ended the attempt and leased the record to its next event. The answer to that claim may come first.
     if (isHeld === undefined && this.lease.lost) await withTimeout(OVERTAKEN, answered);
-    if (isHeld === undefined && !this.lease.lost) throw new NoAnswer(patience);
+    if (isHeld === undefined && !this.lease.lost) {
+      // The answer may come later, and then nobody waits for it.
+      answered.catch(() => {});
+      throw new NoAnswer(patience);
+    }
     return isHeld === true;
   }
 
   #lost(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#queue.logger.warn(
-      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. The event will be handled again`,
+      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. Another process has taken the event over and handles it again, unless someone deleted the event`,
       { eventId, ref },
     );
     return "lost";

@@ -11,6 +11,7 @@ import { Lease, type Leases } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
 import { answerOf } from "./store-call.ts";
+import type { Unrecorded } from "./unrecorded.ts";
 import { kindOf, type QueueOptions } from "./work.ts";
 
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
@@ -62,6 +63,7 @@ interface Choice {
 interface ClaimsOptions<Tx> {
   readonly breaker: CircuitBreaker;
   readonly refusedReads: RefusedReads;
+  readonly unrecorded: Unrecorded;
   readonly leases: Leases<Tx>;
   readonly running: RunningAttempts<Tx>;
   /** Called when a claim has ended, because others may wait for the slots that it had reserved. */
@@ -104,6 +106,16 @@ export class Claims<Tx> {
   /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
     if (this.#closed) return { limit: 0, ahead: 0, wait: undefined };
+    const { unrecorded, running } = this.#options;
+    const trialIn = unrecorded.trialAt(now, running.size + this.#reserved);
+    if (trialIn === undefined) return this.#roomAt(now);
+    if (trialIn > 0)
+      return { limit: 0, ahead: 0, wait: trialIn === Number.POSITIVE_INFINITY ? undefined : trialIn };
+    const room = this.#roomAt(now);
+    return { ...room, limit: Math.min(room.limit, 1), ahead: 0 };
+  }
+
+  #roomAt(now: number): Room {
     const { breaker, refusedReads, running } = this.#options;
     const slots = running.freeSlots - this.#reserved;
     const gate = breaker.gateAt(now);
@@ -129,8 +141,9 @@ export class Claims<Tx> {
       const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit + (ahead ?? 0), eventId));
       if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
       for (const claim of claims) {
-        running.loseLeaseOf(claim);
-        if (this.#closed || this.#isPaused(claim) || claimant?.isOver) void this.giveBack(claim);
+        if (running.takeOver(claim, leaseEndsAt)) continue;
+        if (this.#closed || this.#isBlocked || this.#isPaused(claim) || claimant?.isOver)
+          void this.giveBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
         else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
@@ -150,7 +163,7 @@ export class Claims<Tx> {
   startWaiting(): void {
     const { refusedReads, running } = this.#options;
     // No token was taken for the reads of these claims.
-    if (this.#closed || refusedReads.limiting) this.#ahead.giveBackAll();
+    if (this.#closed || this.#isBlocked || refusedReads.limiting) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
       if (!held || this.#isPaused(claim)) void this.giveBack(claim);
@@ -219,6 +232,11 @@ export class Claims<Tx> {
     return answerOf("nextDue", async () => this.#queue.store.nextDue());
   }
 
+  /** Whether no attempt may begin, because the store does not record the results of attempts. */
+  get #isBlocked(): boolean {
+    return this.#options.unrecorded.isBlockedAt(performance.now());
+  }
+
   /** Whether the event must wait for the end of a pause. */
   #isPaused({ ref }: ClaimedEvent): boolean {
     const kind = ref === null ? null : kindOf(ref);
@@ -245,7 +263,9 @@ export class Claims<Tx> {
       await this.#track(withTimeout(GIVE_BACK, settling));
     } catch (error) {
       const { eventId } = claim;
-      this.#queue.logger.warn(
+      this.#queue.logger.limited(
+        "release",
+        "warn",
         `the store did not release event ${eventId}. Another process can handle the event when its lease ends`,
         { eventId, error },
       );

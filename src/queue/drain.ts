@@ -7,6 +7,7 @@ import type { Claims } from "./claims.ts";
 import type { Lease } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
 import type { RunningAttempts } from "./running-attempts.ts";
+import type { Unrecorded } from "./unrecorded.ts";
 
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
@@ -33,6 +34,7 @@ export interface DrainResult {
 interface DrainParts<Tx> {
   readonly breaker: CircuitBreaker;
   readonly refusedReads: RefusedReads;
+  readonly unrecorded: Unrecorded;
   readonly changes: Changes;
   readonly running: RunningAttempts<Tx>;
   readonly claims: Claims<Tx>;
@@ -71,13 +73,15 @@ export class Drain<Tx> {
   }
 
   async #handleDue(): Promise<void> {
-    const { breaker, changes, claims } = this.#parts;
+    const { breaker, unrecorded, changes, claims } = this.#parts;
     const { requested } = this.#stop;
     /** The looks that the last empty claim has seen. */
     let looked = -1;
     while (!this.isOver) {
       const { next, looks } = changes;
       const now = performance.now();
+      const stuck = unrecorded.stuckAt(now);
+      if (stuck !== undefined) throw stuck.error;
       const { limit, wait } = claims.roomAt(now);
       const isHopeless = this.#isHopeless(now);
       const isPaused = breaker.pause !== undefined && breaker.shutKinds.length === 0;

@@ -22,7 +22,7 @@ interface LeaseEvents {
  * lease ends no later in this process than in the store. After its end, only the store knows whether it still holds.
  */
 export class Lease {
-  readonly claim: ClaimedEvent;
+  claim: ClaimedEvent;
   /** When the lease ends, on the monotonic clock. */
   endsAt: number;
   /** When the last successful renewal was sent, on the monotonic clock. */
@@ -33,8 +33,6 @@ export class Lease {
   ending = false;
   /** Whether the store has said that the lease is lost. */
   lost = false;
-  /** `true` if the lease is not renewed any more. */
-  abandoned = false;
   readonly #events: LeaseEvents;
   /** The end by the system clock, which a store on this machine reads. */
   #endsAtDate: number;
@@ -65,6 +63,12 @@ export class Lease {
     this.expiring = false;
   }
 
+  /** Goes on with a new claim of the same event. */
+  replace(claim: ClaimedEvent, endsAt: number): void {
+    this.claim = claim;
+    this.renewed(performance.now(), endsAt - performance.now());
+  }
+
   expire(): void {
     this.expiring = true;
     this.#events.onExpiring?.();
@@ -92,11 +96,15 @@ export class Leases<Tx> {
   /** No lease expires before this time on the monotonic clock. */
   #expireFrom = Number.NEGATIVE_INFINITY;
   #renewing: Promise<void> | undefined;
+  readonly #onRecovered: () => void;
+  #hasFailed = false;
 
-  constructor(store: EventStore<Tx>, duration: number, log: Log) {
+  /** @param onRecovered - called when the store renews leases again after a failure */
+  constructor(store: EventStore<Tx>, duration: number, log: Log, onRecovered: () => void) {
     this.#store = store;
     this.#duration = duration;
     this.#log = log;
+    this.#onRecovered = onRecovered;
   }
 
   add(lease: Lease): void {
@@ -118,7 +126,7 @@ export class Leases<Tx> {
    */
   get anyEnded(): boolean {
     const [now, date] = [performance.now(), Date.now()];
-    for (const lease of this.#leases) if (!lease.abandoned && lease.hasEndedAt(now, date)) return true;
+    for (const lease of this.#leases) if (lease.hasEndedAt(now, date)) return true;
     return false;
   }
 
@@ -193,7 +201,7 @@ export class Leases<Tx> {
     const timer = idleTimer(() => {
       const ms = Math.round(this.#patience);
       if (this.#leases.size > 0)
-        this.#log.warn(`the store did not renew leases within ${ms} ms. Trying again`);
+        this.#log.limited("renew", "warn", `the store did not renew leases within ${ms} ms. Trying again`);
       renewAt(performance.now());
     }, this.#patience);
     const renewing = this.#renewed(sentAt).then(renewAt);
@@ -202,7 +210,7 @@ export class Leases<Tx> {
 
   /** Never rejects. @returns when to renew the next time */
   async #renewed(sentAt: number): Promise<number> {
-    const leases = [...this.#leases].filter(({ abandoned }) => !abandoned);
+    const leases = [...this.#leases];
     try {
       const claims = leases.map(({ claim }) => claim);
       const renewed = claims.length === 0 ? [] : await this.#store.renew(claims, this.#duration);
@@ -211,10 +219,14 @@ export class Leases<Tx> {
         if (held.has(lease.claim.lease)) lease.renewed(sentAt, this.#duration);
         else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
       }
+      if (this.#hasFailed && claims.length > 0) this.#onRecovered();
+      this.#hasFailed = false;
       return sentAt + this.#duration / 3;
     } catch (error) {
+      this.#hasFailed = true;
       // If this process holds no lease, do not log: the user may have closed the store, so the error is expected.
-      if (this.#leases.size > 0) this.#log.warn("the store could not renew leases. Trying again", { error });
+      if (this.#leases.size > 0)
+        this.#log.limited("renew", "warn", "the store could not renew leases. Trying again", { error });
       return performance.now() + Math.min(RENEW_AGAIN, this.#patience);
     }
   }

@@ -9,6 +9,7 @@ import { Loop } from "./loop.ts";
 import { Pruner } from "./pruner.ts";
 import { RefusedReads } from "./refused-reads.ts";
 import { RunningAttempts } from "./running-attempts.ts";
+import { Unrecorded } from "./unrecorded.ts";
 import { Witnesses } from "./witnesses.ts";
 import type { Pause, QueueOptions } from "./work.ts";
 
@@ -22,6 +23,7 @@ export class Queue<Tx> {
   readonly breaker: CircuitBreaker;
   readonly #options: QueueOptions<Tx>;
   readonly #refusedReads: RefusedReads;
+  readonly #unrecorded = new Unrecorded(() => this.#claims.startWaiting());
   readonly #changes = new Changes(() => this.#running.size);
   readonly #running: RunningAttempts<Tx>;
   readonly #claims: Claims<Tx>;
@@ -36,6 +38,7 @@ export class Queue<Tx> {
     const { concurrency, backoff, leaseDuration } = policy;
     this.#options = options;
     const changes = this.#changes;
+    const unrecorded = this.#unrecorded;
     const breaker = new CircuitBreaker({
       concurrency,
       backoff,
@@ -52,10 +55,11 @@ export class Queue<Tx> {
       onChange: () => this.#mayBeDue(),
     });
     const refusedReads = new RefusedReads(logger, () => this.#loop.wake());
-    const leases = new Leases(store, leaseDuration, logger);
+    const leases = new Leases(store, leaseDuration, logger, () => unrecorded.tryNow());
     const running = new RunningAttempts(options, {
       breaker,
       refusedReads,
+      unrecorded,
       leases,
       onSettling: () => {
         this.#claims.startWaiting();
@@ -64,7 +68,7 @@ export class Queue<Tx> {
       onEnded: () => this.#mayBeDue(),
     });
     const onFilled = (): void => changes.tell();
-    const claims = new Claims(options, { breaker, refusedReads, leases, running, onFilled });
+    const claims = new Claims(options, { breaker, refusedReads, unrecorded, leases, running, onFilled });
     this.breaker = breaker;
     this.#refusedReads = refusedReads;
     this.#running = running;
@@ -79,9 +83,9 @@ export class Queue<Tx> {
     return this.#loop.started ? "running" : "idle";
   }
 
-  /** The error of the store that keeps the loop from claiming. It is `undefined` if the latest claim was answered. */
+  /** The error of the store that keeps this process from recording results, or the loop from claiming. */
   get failure(): unknown {
-    return this.#loop.failure;
+    return this.#unrecorded.failure ?? this.#loop.failure;
   }
 
   get pause(): Pause | undefined {
@@ -115,9 +119,10 @@ export class Queue<Tx> {
     const stop = new Stop(options);
     try {
       const { breaker } = this;
-      const [refusedReads, changes] = [this.#refusedReads, this.#changes];
-      const [running, claims] = [this.#running, this.#claims];
-      const result = await new Drain(stop, { breaker, refusedReads, changes, running, claims }).run();
+      const [refusedReads, unrecorded] = [this.#refusedReads, this.#unrecorded];
+      const [changes, running, claims] = [this.#changes, this.#running, this.#claims];
+      const parts = { breaker, refusedReads, unrecorded, changes, running, claims };
+      const result = await new Drain(stop, parts).run();
       await Promise.race([this.#pruner.runIfDue(stop), stop.requested]);
       return result;
     } finally {
@@ -178,7 +183,7 @@ export class Queue<Tx> {
       withTimeout(timeout, this.#pruner.close()),
     ]);
     const end = performance.now() + GRACE + LAST_GIVE_BACK;
-    await this.#running.release(this.#running.all, LAST_GIVE_BACK);
+    await this.#running.end(LAST_GIVE_BACK);
     await withTimeout(end - performance.now(), this.#claims.settled());
     this.#unsubscribe?.();
   }

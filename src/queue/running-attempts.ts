@@ -4,6 +4,7 @@ import { Attempt, type AttemptEnd } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { GRACE, type Leases } from "./leases.ts";
 import type { RefusedReads } from "./refused-reads.ts";
+import type { Unrecorded } from "./unrecorded.ts";
 import { type QueueOptions, recordOf } from "./work.ts";
 
 /** How long the store may take to release a lease, ms. */
@@ -18,6 +19,7 @@ export interface AttemptWatcher<Tx> {
 interface RunningAttemptsOptions<Tx> {
   readonly breaker: CircuitBreaker;
   readonly refusedReads: RefusedReads;
+  readonly unrecorded: Unrecorded;
   readonly leases: Leases<Tx>;
   /** Called when an attempt needs no slot any more, although it has not ended. */
   readonly onSettling: () => void;
@@ -69,11 +71,12 @@ export class RunningAttempts<Tx> {
   }
 
   start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
-    const { breaker, refusedReads, leases, onSettling } = this.#options;
+    const { breaker, refusedReads, unrecorded, leases, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
     const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
       breaker,
       refusedReads,
+      unrecorded,
       leaseEndsAt,
       after: earlier?.ended,
       onSettling: () => {
@@ -92,9 +95,17 @@ export class RunningAttempts<Tx> {
     return attempt;
   }
 
-  /** Tells an attempt at the same record that its lease is lost, because the store has leased the record anew. */
-  loseLeaseOf(claim: ClaimedEvent): void {
-    this.ofSameRecord(claim)?.lease.lose();
+  /**
+   * Tells an attempt at the same record that the store has leased the record anew. An attempt that keeps a result of this
+   * event takes the claim over. Any other attempt has lost its lease.
+   *
+   * @returns whether the claim was taken over
+   */
+  takeOver(claim: ClaimedEvent, leaseEndsAt: number): boolean {
+    const earlier = this.ofSameRecord(claim);
+    if (earlier?.takeOver(claim, leaseEndsAt)) return true;
+    earlier?.lease.lose();
+    return false;
   }
 
   #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
@@ -116,11 +127,25 @@ export class RunningAttempts<Tx> {
     this.#watchers.delete(watcher);
   }
 
-  /** Aborts attempts, and releases their leases. Waits `giveBack` ms for the store after the callbacks have ended. */
-  async release(attempts: readonly Attempt<Tx>[], giveBack = GIVE_BACK): Promise<void> {
+  /**
+   * Aborts attempts, and releases their leases. Waits for the store after the callbacks have ended. An attempt goes on if it
+   * keeps a result that the store did not record.
+   */
+  async release(attempts: readonly Attempt<Tx>[]): Promise<void> {
+    await this.#release(attempts, GIVE_BACK);
+    for (const attempt of attempts) if (!attempt.keepsResult) attempt.giveUp();
+  }
+
+  /** Aborts all attempts, and releases their leases. Gives up the results that the store does not record in `giveBack` ms. */
+  async end(giveBack: number): Promise<void> {
+    const { all } = this;
+    await this.#release(all, giveBack);
+    for (const attempt of all) attempt.giveUp();
+  }
+
+  async #release(attempts: readonly Attempt<Tx>[], giveBack: number): Promise<void> {
     for (const attempt of attempts) attempt.release();
     // Do not wait longer: a store that hangs must not delay the end of the process. Unreleased leases expire.
     await withTimeout(GRACE + giveBack, Promise.all(attempts.map(({ ended }) => ended)));
-    for (const attempt of attempts) attempt.giveUp();
   }
 }

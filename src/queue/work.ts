@@ -30,6 +30,8 @@ export type WorkResult<Tx> =
       readonly writes?: readonly Write<Tx>[] | undefined;
       /** The events that the store records with the end of the attempt. */
       readonly events?: readonly FurtherEvent[] | undefined;
+      /** Events that the handler adds by itself. If the store does not record them, the attempt ends without them. */
+      readonly extra?: readonly FurtherEvent[] | undefined;
       /** The events of the record that the store deletes before it records `events`. */
       readonly remove?: readonly string[] | "timers" | undefined;
     }

@@ -43,7 +43,8 @@ export interface AvailableHealth {
 export interface UnavailableHealth {
   /**
    * The store failed, or did not answer within 10 seconds. Or this process could not claim events when it last tried,
-   * because the store failed or did not answer the claim within 30 seconds.
+   * because the store failed or did not answer the claim within 30 seconds. Or the store answers but does not record the
+   * results of callbacks. The process then keeps the results, tries again, and claims nothing meanwhile.
    */
   readonly state: "unavailable";
   /** The error of the store. */

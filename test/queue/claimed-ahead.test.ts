@@ -138,7 +138,7 @@ test("a claim that waits behind another one is given back after 250 ms, too", as
   const store = memoryStore();
   for (const id of ["a", "b"]) await store.add(eventOf(id));
   const [a, b] = await store.claim({ limit: 2, leaseDuration: MINUTE });
-  const leases = new Leases(store, MINUTE, new Log());
+  const leases = new Leases(store, MINUTE, new Log(), () => {});
   const givenBack: string[] = [];
   const ahead = new ClaimedAhead(leases, CONCURRENCY, ({ eventId }) => givenBack.push(eventId));
   ahead.add(a!, performance.now() + MINUTE);

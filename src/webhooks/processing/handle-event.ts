@@ -130,8 +130,8 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
       this.#subject.kind === "booking"
         ? withKnownStay(now.snapshot, now.stay, this.#claim.previous, called !== undefined)
         : now.snapshot;
-    const events = [...this.#recheck(record, changed), ...(called?.events ?? [])];
-    return { state: "done", type, snapshot: { snapshot, changed }, ...called, events };
+    const extra = this.#recheck(record, changed);
+    return { state: "done", type, snapshot: { snapshot, changed }, ...called, extra };
   }
 
   get #timerKey(): string {
