@@ -1,19 +1,14 @@
 // The time, which a sandbox of this process can move ahead.
 
+import { shared } from "./shared.ts";
+
 /** The offsets of the sandboxes that run in this process, ms. */
 interface Offsets {
   readonly ahead: Map<object, number>;
   readonly listeners: Set<() => void>;
 }
 
-// `import` and `require` load separate copies of the package. `Symbol.for` gives the same symbol to each copy.
-const OFFSETS = Symbol.for("stayhook.clock");
-
-function offsets(): Offsets {
-  const shared = globalThis as { [OFFSETS]?: Offsets };
-  shared[OFFSETS] ??= { ahead: new Map(), listeners: new Set() };
-  return shared[OFFSETS];
-}
+const offsets = () => shared<Offsets>("clock", () => ({ ahead: new Map(), listeners: new Set() }));
 
 /** Returns how far the sandboxes of this process are ahead of the machine's clock, ms. It is 0 without a sandbox. */
 export function clockOffset(): number {

@@ -1,3 +1,5 @@
+import { brand } from "./shared.ts";
+
 /** One problem with a value. */
 export interface Issue {
   /** The property names and list indexes that lead to the wrong part. Empty if the whole value is wrong. */
@@ -8,6 +10,9 @@ export interface Issue {
 
 /** The base class of every error that this package throws on purpose. */
 export class StayhookError extends Error {
+  static {
+    brand(this, "StayhookError");
+  }
   // Use a literal, because minifiers rename classes and so change `constructor.name`.
   override name = "StayhookError";
   /** The kind of error, such as `not_found`. Each class has its own code. */
@@ -27,6 +32,9 @@ export class StayhookError extends Error {
  * ```
  */
 export class InvalidArgumentError extends StayhookError {
+  static {
+    brand(this, "InvalidArgumentError");
+  }
   override name = "InvalidArgumentError";
   override readonly code = "invalid_argument" as const;
   /** The problems, one for each wrong field. An issue shows no value that may be a secret. */
@@ -45,6 +53,9 @@ export class InvalidArgumentError extends StayhookError {
  * `settle` rejects with this error, and the attempt fails.
  */
 export class InvalidWriteError extends StayhookError {
+  static {
+    brand(this, "InvalidWriteError");
+  }
   override name = "InvalidWriteError";
   override readonly code = "invalid_write" as const;
 }

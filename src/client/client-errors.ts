@@ -1,4 +1,5 @@
 import { describeIssue, type Issue, StayhookError } from "../errors.ts";
+import { brand } from "../shared.ts";
 
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
@@ -15,6 +16,9 @@ export interface APIErrorInit extends Pick<APIError, "status" | "headers" | "bod
  * The error does not show the access token, even if the answer contains the token.
  */
 export class APIError extends StayhookError {
+  static {
+    brand(this, "APIError");
+  }
   override name = "APIError";
   override readonly code: string = "api_error";
   /** The HTTP status. It is 0 if the runtime hides the status, as browsers do for redirects. */
@@ -55,42 +59,63 @@ export class APIError extends StayhookError {
 
 /** The platform answered 400. */
 export class BadRequestError extends APIError {
+  static {
+    brand(this, "BadRequestError");
+  }
   override name = "BadRequestError";
   override readonly code = "bad_request" as const;
 }
 
 /** The platform answered 401: the access token is missing, wrong or no longer valid. */
 export class AuthenticationError extends APIError {
+  static {
+    brand(this, "AuthenticationError");
+  }
   override name = "AuthenticationError";
   override readonly code = "unauthenticated" as const;
 }
 
 /** The platform answered 403. */
 export class PermissionDeniedError extends APIError {
+  static {
+    brand(this, "PermissionDeniedError");
+  }
   override name = "PermissionDeniedError";
   override readonly code = "permission_denied" as const;
 }
 
 /** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
 export class NotFoundError extends APIError {
+  static {
+    brand(this, "NotFoundError");
+  }
   override name = "NotFoundError";
   override readonly code = "not_found" as const;
 }
 
 /** The platform answered 409. */
 export class ConflictError extends APIError {
+  static {
+    brand(this, "ConflictError");
+  }
   override name = "ConflictError";
   override readonly code = "conflict" as const;
 }
 
 /** The platform answered 422. */
 export class UnprocessableEntityError extends APIError {
+  static {
+    brand(this, "UnprocessableEntityError");
+  }
   override name = "UnprocessableEntityError";
   override readonly code = "unprocessable_entity" as const;
 }
 
 /** The platform answered 429: too many requests. */
 export class RateLimitError extends APIError {
+  static {
+    brand(this, "RateLimitError");
+  }
   override name = "RateLimitError";
   override readonly code = "rate_limited" as const;
   /** Seconds to wait after the answer. `undefined` if the answer has no valid `Retry-After` header. */
@@ -105,6 +130,9 @@ export class RateLimitError extends APIError {
 
 /** The platform answered 5xx. */
 export class InternalServerError extends APIError {
+  static {
+    brand(this, "InternalServerError");
+  }
   override name = "InternalServerError";
   override readonly code = "internal_server_error" as const;
 }
@@ -122,30 +150,45 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
 
 /** The client could not reach the platform, or got an incomplete answer. `cause` is the error of the runtime. */
 export class ConnectionError extends StayhookError {
+  static {
+    brand(this, "ConnectionError");
+  }
   override name = "ConnectionError";
   override readonly code: string = "connection_failed";
 }
 
 /** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
 export class ConnectionTimeoutError extends ConnectionError {
+  static {
+    brand(this, "ConnectionTimeoutError");
+  }
   override name = "ConnectionTimeoutError";
   override readonly code = "connection_timeout" as const;
 }
 
 /** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
 export class AbortError extends StayhookError {
+  static {
+    brand(this, "AbortError");
+  }
   override name = "AbortError";
   override readonly code = "aborted" as const;
 }
 
 /** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
 export class AccessTokenError extends StayhookError {
+  static {
+    brand(this, "AccessTokenError");
+  }
   override name = "AccessTokenError";
   override readonly code = "access_token_failed" as const;
 }
 
 /** The platform answered with success, but with an unexpected body. */
 export class ResponseValidationError extends StayhookError {
+  static {
+    brand(this, "ResponseValidationError");
+  }
   override name = "ResponseValidationError";
   override readonly code = "invalid_response" as const;
   /** The problems, one for each wrong part of the body. */

@@ -11,6 +11,7 @@ import {
 } from "../models/records.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { check, option, optionsObject } from "../options.ts";
+import { brand } from "../shared.ts";
 import { type Model, parseWith, Readers, rawJson } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint } from "./api-promise.ts";
 import {
@@ -87,6 +88,9 @@ export function checkRefreshable(accessToken: unknown): void {
  * ```
  */
 export class StayhookClient<out B extends Booking = Booking, out L extends Listing = Listing> {
+  static {
+    brand(this, "StayhookClient");
+  }
   /** The webhook configuration of the account. */
   readonly webhookConfig: WebhookConfigResource;
   /** The listings of the account. */

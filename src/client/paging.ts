@@ -1,4 +1,5 @@
 import { check } from "../options.ts";
+import { shared } from "../shared.ts";
 import type { Page } from "./answer-body.ts";
 import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {
@@ -137,7 +138,7 @@ export interface ListFacts {
   readonly invalid: number;
 }
 
-const facts = new WeakMap<object, ListFacts>();
+const facts = () => shared("list", () => new WeakMap<object, ListFacts>());
 
 /**
  * Returns the {@link ListFacts} of a result of `client.listings.list()`.
@@ -146,11 +147,11 @@ const facts = new WeakMap<object, ListFacts>();
  * @returns `undefined` if the answer had no list
  */
 export function listFactsOf(list: object): ListFacts | undefined {
-  return facts.get(list);
+  return facts().get(list);
 }
 
 export function setListFacts<T extends object>(list: T, known: ListFacts): T {
-  facts.set(list, known);
+  facts().set(list, known);
   return list;
 }
 

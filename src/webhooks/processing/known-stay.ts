@@ -96,7 +96,7 @@ export function isKnown(status: string, holds: readonly string[] = []): boolean 
 }
 
 /** The key of what `event.previous` does not show. */
-const KNOWN = Symbol("stayhook.known");
+const KNOWN = Symbol.for("stayhook.known");
 
 /** Hides the known stay in `event.previous`, which shows only the status and the tracked fields. */
 export function hideKnownStay(previous: PreviousRecord, snapshot: Snapshot): PreviousRecord {

@@ -12,6 +12,7 @@ import type {
   WorkFailure,
   WorkResult,
 } from "../../queue/work.ts";
+import { brand } from "../../shared.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/stored-event.ts";
 import { withSubject } from "../receiving/answers.ts";
@@ -37,6 +38,9 @@ export interface Processed {
 
 /** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
 export class ProcessingError extends StayhookError {
+  static {
+    brand(this, "ProcessingError");
+  }
   override name = "ProcessingError";
   override readonly code = "processing_failed" as const;
   /** Why the attempt failed. `invalid`: the value is not a notification. */
