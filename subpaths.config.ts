@@ -19,4 +19,5 @@ export const subpaths = {
   "store/contract": "src/stores/contract/index.ts",
   testing: "src/testing/index.ts",
   "testing/msw": "src/testing/msw.ts",
+  undici: "src/client/undici-fetch.ts",
 };

@@ -1,6 +1,7 @@
 // Reads of one booking, by this client or one of its peers: `node client-get.ts <contestant>`.
 import ky from "ky";
 import { StayhookClient } from "stayhook";
+import { undiciFetch } from "stayhook/undici";
 import * as z from "zod";
 import { answerCalls } from "./calls.ts";
 import type { Sample } from "./rounds.ts";
@@ -16,6 +17,10 @@ const contestants: Readonly<Record<string, (baseUrl: string) => Get | Promise<Ge
   },
   stayhook: (baseUrl) => {
     const client = new StayhookClient({ baseUrl, accessToken: "token" });
+    return (code) => client.bookings.get(code);
+  },
+  undici: (baseUrl) => {
+    const client = new StayhookClient({ baseUrl, accessToken: "token", fetch: undiciFetch() });
     return (code) => client.bookings.get(code);
   },
   kyZod: (baseUrl) => {

@@ -73,6 +73,7 @@ export const sidebar: Item[] = [
     ["Handler", "/handler"],
     ["Types", "/types"],
     ["Client", "/client"],
+    ["Behind a proxy", "/proxy"],
   ]),
   group("In production", [
     ["Production", "/production"],

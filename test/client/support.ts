@@ -49,11 +49,14 @@ export async function platform(answer: readonly Reply[] | Answering): Promise<Pl
 
 export const accessToken = "tok_9f8e7d6c5b4a";
 
+/** What the clients of `clientOf` send with, unless a test says otherwise. `undefined` stands for the runtime's `fetch`. */
+export const transport: { fetch: ClientOptions["fetch"] } = { fetch: undefined };
+
 export function clientOf<B extends Booking = Booking, L extends Listing = Listing>(
   { url }: Platform,
   options: Partial<ClientOptions<B, L>> = {},
 ): StayhookClient<B, L> {
-  return new StayhookClient<B, L>({ baseUrl: url, accessToken, ...options });
+  return new StayhookClient<B, L>({ baseUrl: url, accessToken, fetch: transport.fetch, ...options });
 }
 
 /** Makes a client without retries, and a platform that gives it this answer. */

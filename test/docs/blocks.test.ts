@@ -7,6 +7,7 @@ import type { WebhookHandler } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSlots } from "../../src/async.ts";
+import { connectProxy } from "../support/connect-proxy.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
@@ -27,6 +28,9 @@ const printed = vi.spyOn(console, "log").mockImplementation(() => {});
 vi.spyOn(console, "warn").mockImplementation(() => {});
 const complaints = vi.spyOn(console, "error").mockImplementation(() => {});
 const said = () => printed.mock.calls.map((call) => call.join(" "));
+
+/** The proxy that the block of docs/proxy.md goes through. */
+let tunnels: Awaited<ReturnType<typeof connectProxy>> | undefined;
 
 /** Each block of the documents has an entry here. Each entry belongs to a block. */
 const plans: Record<string, Plan> = {
@@ -126,6 +130,19 @@ const plans: Record<string, Plan> = {
   "client-watch": {
     given: ["client"],
     shows: () => expect(said()[0]).toMatch(/^GET \/v2\/bookings\/\{bookingCode\}: 200 in \d+ ms$/),
+  },
+  proxy: {
+    given: [],
+    before: async ({ platform }) => {
+      tunnels = await connectProxy();
+      vi.stubEnv("HTTPS_PROXY", tunnels.url);
+      vi.stubEnv("STAYHOOK_BASE_URL", platform.url);
+      vi.stubEnv("STAYHOOK_ACCESS_TOKEN", platform.accessToken);
+    },
+    shows: ({ platform }) => {
+      expect(said()[0]).toBe("Confirmed");
+      expect(tunnels?.targets).toEqual([new URL(platform.url).host]);
+    },
   },
   otel: {
     given: ["createWebhookHandler", "store"],

@@ -18,6 +18,7 @@ export const standing = [
 /** Documents whose blocks use names that the text around them introduces. */
 export const documents = [
   "docs/client.md",
+  "docs/proxy.md",
   "docs/how-it-works.md",
   "docs/custom-store.md",
   "docs/stores/sqlite.md",

@@ -22,7 +22,7 @@ const modes = [
 let consumer: Consumer;
 const sweeps = new Map<string, string>();
 beforeAll(async () => {
-  const types = ["@types/node", "undici-types", "@opentelemetry/api", "@types/pg", "mysql2"];
+  const types = ["@types/node", "undici", "undici-types", "@opentelemetry/api", "@types/pg", "mysql2"];
   consumer = await installed(["ky", "uuid", "zod", "pg", "ioredis", "msw", ...types]);
   for (const subpath of subpaths) {
     const { text, count } = sweepOf(consumer, subpath);

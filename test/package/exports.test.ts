@@ -25,6 +25,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/store/contract": [],
   "stayhook/testing": ["node:buffer", "node:http", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
+  "stayhook/undici": ["node:stream", "node:zlib", "undici", "zod"],
 };
 
 /** These packages are ESM only, so the CommonJS build bundles them. */
@@ -56,7 +57,7 @@ const formats = {
 describe.each(Object.entries(formats))("%s", (format, { extension, taking }) => {
   let consumer: Consumer;
   beforeAll(async () => {
-    const dependencies = [...Object.keys(manifest.dependencies), "msw", "@opentelemetry/api"];
+    const dependencies = [...Object.keys(manifest.dependencies), "msw", "@opentelemetry/api", "undici"];
     consumer = await installed(
       dependencies.filter((name) => format === "esm" || !broughtAlong.includes(name)),
     );

@@ -21,7 +21,7 @@ const node = { lib: ["ES2023"], types: ["node"] };
 
 let consumer: Consumer;
 beforeAll(async () => {
-  const types = ["@types/node", "undici-types", "@opentelemetry/api"];
+  const types = ["@types/node", "undici", "undici-types", "@opentelemetry/api"];
   consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", "pg", "ioredis", "msw", ...types]);
 }, 300_000);
 
