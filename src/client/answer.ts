@@ -1,6 +1,7 @@
 // An answer of the platform, and the errors that it stands for.
 
 import type { Issue } from "../errors.ts";
+import { parseExactly } from "../models/exact-json.ts";
 import {
   APIError,
   type APIErrorInit,
@@ -151,7 +152,7 @@ export async function readBody(body: BodyReader | string): Promise<Body> {
   const text = typeof body === "string" ? body : await readText(body);
   if (typeof text !== "string") return text;
   try {
-    const value: unknown = JSON.parse(text);
+    const value = parseExactly(text);
     return text.length > mostShown ? { value, kind: "json", long: text } : { value, kind: "json" };
   } catch {
     return text.trim() === "" ? { value: undefined, kind: "empty" } : { value: text, kind: "text" };

@@ -1,7 +1,7 @@
 import * as z from "zod";
 import { checkAccount } from "../account.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { toInteger } from "../models/ids.ts";
+import { toId } from "../models/ids.ts";
 import {
   Booking,
   bookingFieldTypes,
@@ -291,7 +291,7 @@ function listingsResource<L extends Listing>(
   return {
     list: (options) => listPromise((query) => readPage(options, query), options, settings),
     get: (listingId, options) => {
-      const read = readers.record(model, toInteger(listingId) ?? Number.NaN);
+      const read = readers.record(model, toId(listingId) ?? Number.NaN);
       return callEndpoint(http, "GET", path`/v2/listings/${{ listingId }}`, read, options);
     },
   };

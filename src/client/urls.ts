@@ -1,6 +1,6 @@
 import { IS_UNSET } from "../environment.ts";
 import { describeKind, InvalidArgumentError } from "../errors.ts";
-import { toInteger } from "../models/ids.ts";
+import { problemWithId, toId } from "../models/ids.ts";
 import { isTopic } from "../models/topics.ts";
 
 /** A path below the base URL. If `build` throws, the client's call returns a rejected promise. */
@@ -40,7 +40,12 @@ function segment(name: string, value: string | number): string {
   };
   if (name === "listingId")
     return String(
-      toInteger(value) ?? refuse(`must be an integer, such as 5717008, not ${describeKind(value)}`),
+      toId(value) ??
+        refuse(
+          Number.isInteger(value)
+            ? problemWithId(value)
+            : `must be an integer, such as 5717008, not ${describeKind(value)}`,
+        ),
     );
   if (Number.isSafeInteger(value)) return String(value);
   if (typeof value !== "string")

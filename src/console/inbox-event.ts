@@ -1,3 +1,4 @@
+import { parseExactly } from "../models/exact-json.ts";
 import { type Change, statesOf } from "../stores/event-states.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
@@ -146,7 +147,7 @@ function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Htm
     return html`<p class="soft">The notification is hidden, because it may have personal data.</p>`;
   let text = notification;
   try {
-    text = JSON.stringify(JSON.parse(notification), null, 2);
+    text = JSON.stringify(parseExactly(notification), null, 2);
   } catch {}
   return html`<pre>${text}</pre>`;
 }

@@ -8,7 +8,7 @@ export interface Stay {
   readonly checkIn: string;
   /** The day of departure, `YYYY-MM-DD`. */
   readonly checkOut: string;
-  /** The number of nights, 1 or more. */
+  /** The number of nights. It is 0 if arrival and departure are on one day. */
   readonly nights: number;
 }
 
@@ -16,8 +16,8 @@ export interface Stay {
 export interface StayOptions {
   /**
    * The IANA time zone of the listing, such as `Europe/Lisbon`. `stay` converts a number, or a time with an offset,
-   * to the day in this zone. Without `timeZone`, `stay` converts a number to the day in UTC, and takes the day of a
-   * text as it is written.
+   * to the day in this zone. Default: the zone of the handler's option `timeZone`, if `booking` is the `event.booking` of
+   * that handler. Without a zone, `stay` converts a number to the day in UTC, and takes the day of a text as it is written.
    */
   readonly timeZone?: string | undefined;
 }
@@ -25,9 +25,10 @@ export interface StayOptions {
 /**
  * Reads the check-in and check-out dates of a booking. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
  * or without a time, an offset and a time zone. Any other text behind the date throws. A date may also be a number: `20260701`, or seconds or ms since 1970. Numbers below 1e11 are
- * seconds. Numbers below 1e8 that are not `YYYYMMDD`, such as days since 1970, throw.
+ * seconds. Numbers below 1e8 that are not `YYYYMMDD`, such as days since 1970, throw. A `Date` that a model made is read,
+ * too.
  *
- * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is not after check-in
+ * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is before check-in
  * @example
  * ```ts
  * const { checkIn, checkOut, nights } = stay(booking); // "2026-07-01", "2026-07-04", 3
@@ -48,7 +49,7 @@ export function stay(
       path: ["booking"],
       message: `must be a booking with checkIn and checkOut, not ${describeKind(booking)}`,
     });
-  const dayIn = daysIn(options?.timeZone);
+  const dayIn = daysIn(options?.timeZone === undefined ? timeZoneOf(booking) : options.timeZone);
   const read = (field: "checkIn" | "checkOut"): string => {
     const value: unknown = booking[field];
     return (
@@ -70,19 +71,47 @@ export function stay(
   const checkIn = read("checkIn");
   const checkOut = read("checkOut");
   const nights = (Date.parse(checkOut) - Date.parse(checkIn)) / 86_400_000;
-  if (nights < 1) throw new InvalidArgumentError({ path: ["checkOut"], message: "must be after checkIn" });
+  if (nights < 0)
+    throw new InvalidArgumentError({ path: ["checkOut"], message: "must not be before checkIn" });
   return { checkIn, checkOut, nights };
 }
 
+// `import` and `require` load separate copies of the package. `Symbol.for` gives the same symbol to each copy.
+const ZONES = Symbol.for("stayhook.timeZones");
+
+/** The time zones of bookings that a handler has read. */
+function zones(): WeakMap<object, string> {
+  const shared = globalThis as { [ZONES]?: WeakMap<object, string> };
+  shared[ZONES] ??= new WeakMap();
+  return shared[ZONES];
+}
+
+/**
+ * Makes `stay(booking)` use a time zone.
+ *
+ * @throws InvalidArgumentError if the runtime does not know the zone
+ */
+export function setTimeZone(booking: object, timeZone: string): void {
+  daysIn(timeZone);
+  zones().set(booking, timeZone);
+}
+
+/** Returns the time zone that {@link setTimeZone} has set. */
+export function timeZoneOf(booking: object): string | undefined {
+  return zones().get(booking);
+}
+
 /** Returns the day of an instant as `YYYY-MM-DD`, or `undefined` if the year might not fit into `YYYY`. */
-type DayIn = (instant: Date) => string | undefined;
+export type DayIn = (instant: Date) => string | undefined;
 
 // The groups are: year, separator, month, day, hour, minute, second, offset. Behind the date, only a time, an offset and
 // the name of a time zone may follow, because any other text may change what the date means.
 const written =
   /^(\d{4})([-/]?)(\d\d)\2(\d\d)(?:[Tt\s](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,]\d+)?)?)?(?:\s*([Zz]|[+-]\d\d(?::?\d\d)?)|\s[A-Z]{2,5})?|[Zz]|[+-]\d\d:\d\d)?(?:\[[\w/+-]+\])?$/;
 
+/** Returns the day of a value as `YYYY-MM-DD`. Returns `undefined` for a value that is no day. */
 export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
+  if (value instanceof Date) return Number.isNaN(value.getTime()) ? undefined : (dayIn ?? utcDay)(value);
   if (typeof value === "number") return counted(value, dayIn);
   if (typeof value !== "string") return undefined;
   // A text of nine or more digits is a time since 1970. A text of eight digits is a day without separators.
@@ -98,6 +127,16 @@ export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   return dayIn && instant ? dayIn(instant) : date;
 }
 
+/** Whether a value is a point in time, whose day depends on the time zone. */
+export function isInstant(value: unknown): boolean {
+  let isAsked = false;
+  dayOf(value, (instant) => {
+    isAsked = true;
+    return utcDay(instant);
+  });
+  return isAsked;
+}
+
 /** Returns the day of a number: seconds or ms since 1970, or the digits of a date. */
 function counted(number: number, dayIn: DayIn = utcDay): string | undefined {
   if (number >= leastTime) return dayIn(new Date(number < 1e11 ? number * 1000 : number));
@@ -110,9 +149,18 @@ const utcDay: DayIn = (instant) => {
   return year >= 0 && year <= 9999 ? instant.toISOString().slice(0, 10) : undefined;
 };
 
+/** The functions of the zones that were used. A new `Intl.DateTimeFormat` takes longer than all else here. */
+const usedZones = new Map<string, DayIn>();
+
 /** @throws InvalidArgumentError if the runtime does not know the zone */
-function daysIn(timeZone: string | undefined): DayIn | undefined {
+export function daysIn(timeZone: string | undefined): DayIn | undefined {
   if (timeZone === undefined) return undefined;
+  const dayIn = usedZones.get(timeZone) ?? makeDaysIn(timeZone);
+  usedZones.set(timeZone, dayIn);
+  return dayIn;
+}
+
+function makeDaysIn(timeZone: string): DayIn {
   let format: Intl.DateTimeFormat;
   try {
     format = new Intl.DateTimeFormat("en-u-ca-iso8601-nu-latn", { timeZone, ...dateParts });

@@ -3,9 +3,9 @@ import * as z from "zod";
 import type { Issue } from "../errors.ts";
 import { nearest } from "../option-names.ts";
 import { isoTimestamp } from "./dates.ts";
-import { toInteger } from "./ids.ts";
+import { problemWithId, toId } from "./ids.ts";
 import { isObject } from "./is-object.ts";
-import { integer, tolerant } from "./records.ts";
+import { codeOf, tolerant } from "./records.ts";
 import { toIssues } from "./standard-schema.ts";
 
 const string = z.string({
@@ -27,8 +27,11 @@ export interface WebhookNotification {
   timestamp?: string | number | null | undefined;
   /** The code of the booking that the event is about. The schema converts a whole number to text. */
   bookingCode?: string | null | undefined;
-  /** The id of the listing that the event is about. The schema converts a string of digits to a number. */
-  listingId?: number | null | undefined;
+  /**
+   * The id of the listing that the event is about. The schema converts a string of digits to a number. An id that a number
+   * cannot hold is a string of its digits.
+   */
+  listingId?: number | string | null | undefined;
 }
 
 // This type is written by hand. The comment on `BookingSchema` lists the reasons.
@@ -36,8 +39,13 @@ type NotificationSchema = ZodObject<{
   eventId: ZodString;
   timestamp: ZodOptional<ZodType<string | number | null>>;
   bookingCode: ZodOptional<ZodType<string | null>>;
-  listingId: ZodOptional<ZodType<number | null>>;
+  listingId: ZodOptional<ZodType<number | string | null>>;
 }>;
+
+const listingId = z
+  .custom((value) => toId(value) !== undefined, { error: ({ input }) => problemWithId(input) })
+  .transform((value) => toId(value) as number | string)
+  .meta({ type: ["number", "string"] });
 
 /**
  * The zod schema of a notification. It keeps every further field. It accepts any `timestamp`, because a refused
@@ -47,8 +55,8 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
   {
     eventId: string.regex(uuid, "must be a UUID: 8-4-4-4-12 hexadecimal digits"),
     timestamp: tolerant(["string", "number", "null"]),
-    bookingCode: z.preprocess(textOf, string.superRefine(checkBookingCode).nullish()),
-    listingId: integer.nullish(),
+    bookingCode: z.preprocess(codeOf, string.superRefine(checkBookingCode).nullish()),
+    listingId: listingId.nullish(),
   },
   { error: "must be a JSON object" },
 ) as unknown as NotificationSchema;
@@ -61,15 +69,17 @@ export interface ParsedNotification {
   /** The time in ISO 8601. It is `undefined` if the notification has no readable time. */
   readonly timestamp: string | undefined;
   readonly bookingCode: string | null;
-  readonly listingId: number | null;
+  readonly listingId: number | string | null;
+  /** The reference that is unusable, if the other one is usable. */
+  readonly unusable?: "bookingCode" | "listingId" | undefined;
   /** The key that probably stands for `bookingCode` or `listingId`, if the notification has neither of them. */
   readonly misspelt?: { readonly key: string; readonly meant: string } | undefined;
 }
 
 /**
- * Reads a notification from a parsed JSON value, or returns an issue for each wrong field. Does not throw. A blank
- * booking code becomes null if the listing id is usable, and a blank listing id becomes null if the booking code is
- * usable. Blank means `0`, `""` or white space.
+ * Reads a notification from a parsed JSON value, or returns an issue for each wrong field. Does not throw. If one of
+ * booking code and listing id is usable, the other one becomes null if it is unusable or blank. Blank means `0`, `""` or
+ * white space.
  *
  * @param options.references - whether to read `bookingCode` and `listingId`. If false, they become null. Default true
  */
@@ -77,7 +87,7 @@ export function parseNotification(
   value: unknown,
   { references = true }: { readonly references?: boolean } = {},
 ): ParsedNotification | { readonly ok: false; readonly issues: Issue[] } {
-  const given = isObject(value) ? counted(value, references) : value;
+  const { given, unusable } = isObject(value) ? counted(value, references) : { given: value };
   const result = WebhookNotification.safeParse(given);
   if (!result.success) return { ok: false, issues: toIssues(result.error.issues) };
   const { eventId, timestamp, bookingCode = null, listingId = null } = result.data;
@@ -89,6 +99,7 @@ export function parseNotification(
     timestamp: isoTimestamp(timestamp),
     bookingCode,
     listingId,
+    ...(unusable && { unusable }),
     ...(misspelt && { misspelt }),
   };
 }
@@ -102,21 +113,32 @@ function misspeltIn(fields: object): ParsedNotification["misspelt"] {
   return undefined;
 }
 
-/** Converts a whole number to text, because a platform may send a code of digits as a number. */
-function textOf(code: unknown): unknown {
-  return Number.isSafeInteger(code) && (code as number) > 0 ? String(code) : code;
+interface Counted {
+  readonly given: unknown;
+  readonly unusable?: ParsedNotification["unusable"];
 }
 
 /** Returns the notification. A `bookingCode` or `listingId` that must be ignored becomes null. */
-function counted(value: object, references: boolean): object {
-  const { bookingCode, listingId } = value as { bookingCode?: unknown; listingId?: unknown };
-  if (Array.isArray(value)) return value;
-  if (!references) return { ...value, bookingCode: null, listingId: null };
-  if (isBlank(listingId) && typeof textOf(bookingCode) === "string" && !isBlank(bookingCode))
-    return { ...value, listingId: null };
-  if (isBlank(bookingCode) && toInteger(listingId) !== undefined && !isBlank(listingId))
-    return { ...value, bookingCode: null };
-  return value;
+function counted(value: object, references: boolean): Counted {
+  if (Array.isArray(value)) return { given: value };
+  if (!references) return { given: { ...value, bookingCode: null, listingId: null } };
+  const fields = value as { readonly bookingCode?: unknown; readonly listingId?: unknown };
+  const ignored = ignoredOf(fields.bookingCode, fields.listingId);
+  if (ignored === undefined) return { given: value };
+  const given = { ...value, [ignored]: null };
+  return isBlank(fields[ignored]) ? { given } : { given, unusable: ignored };
+}
+
+/** Returns the reference that does not count, because only the other one is usable. */
+function ignoredOf(bookingCode: unknown, listing: unknown): ParsedNotification["unusable"] {
+  const isAbsent = (reference: unknown) => reference === null || reference === undefined;
+  // The usual notification has one reference.
+  if (isAbsent(bookingCode) || isAbsent(listing)) return undefined;
+  const { shape } = WebhookNotification;
+  const isCode = !isBlank(bookingCode) && shape.bookingCode.safeParse(bookingCode).success;
+  const isId = !isBlank(listing) && shape.listingId.safeParse(listing).success;
+  if (isCode === isId) return undefined;
+  return isCode ? "listingId" : "bookingCode";
 }
 
 function isBlank(reference: unknown): boolean {

@@ -1,6 +1,6 @@
 import type { ZodBoolean, ZodObject, ZodOptional, ZodString, ZodType } from "zod";
 import * as z from "zod";
-import { toInteger } from "./ids.ts";
+import { problemWithId, toInteger } from "./ids.ts";
 import { bookingTable, listingTable, type Status } from "./statuses.ts";
 import { isTopic } from "./topics.ts";
 
@@ -8,9 +8,14 @@ import { isTopic } from "./topics.ts";
 
 /** The schema of an integer. It converts a string of digits to a number. */
 export const integer = z
-  .custom((value) => toInteger(value) !== undefined, { error: "must be an integer" })
+  .custom((value) => toInteger(value) !== undefined, { error: ({ input }) => problemWithId(input) })
   .transform((value) => toInteger(value) as number)
   .meta({ type: ["number", "string"] });
+
+/** Converts a whole number to text, because a platform may send a code of digits as a number. */
+export function codeOf(code: unknown): unknown {
+  return Number.isSafeInteger(code) && (code as number) > 0 ? String(code) : code;
+}
 
 type FieldType = "string" | "number" | "null";
 
@@ -30,6 +35,8 @@ export function unexpectedFields(record: object, types: FieldTypes): string[] {
   const fields = record as Readonly<Record<string, unknown>>;
   return Object.keys(types).filter((name) => {
     const value = fields[name];
+    // A model made a `Date`: JSON has none.
+    if (value instanceof Date) return false;
     const type = value === null ? "null" : typeof value;
     return value !== undefined && !(types[name] as readonly string[]).includes(type);
   });
@@ -101,7 +108,7 @@ export const bookingFieldTypes = {
  * ```
  */
 export const Booking: BookingSchema = z.looseObject({
-  bookingCode: z.string(),
+  bookingCode: z.preprocess(codeOf, z.string()),
   status: z.string(),
   listingId: tolerant(
     bookingFieldTypes.listingId,

@@ -79,3 +79,26 @@ export const listingTable = [
     },
   },
 ] as const satisfies readonly Status[];
+
+/** By kind of record and folded spelling: the status. */
+const spellings = {
+  booking: spellingsOf(bookingTable),
+  listing: spellingsOf(listingTable),
+} as const;
+
+function spellingsOf(table: readonly Status[]): ReadonlyMap<string, string> {
+  return new Map(
+    table.flatMap(({ name }) => {
+      const lower = name.toLowerCase();
+      return [lower, lower.replace("ll", "l")].map((spelling) => [spelling, name] as const);
+    }),
+  );
+}
+
+/**
+ * Returns the status that a text stands for, in the spelling of the tables: letter case does not matter, and `Canceled`
+ * is `Cancelled`. Returns any other text unchanged.
+ */
+export function knownStatus(kind: "booking" | "listing", status: string): string {
+  return spellings[kind].get(status.toLowerCase()) ?? status;
+}

@@ -117,7 +117,7 @@ export type Replace = "ended" | "moved";
 /** Options of {@link EventStore.add}. */
 export interface AddOptions {
   /**
-   * ms until the event is due; at most 5 years (1,826 days). An event with a `dueIn` above 0 is `scheduled` until its
+   * ms until the event is due; at most 1,000 years (365,250 days). An event with a `dueIn` above 0 is `scheduled` until its
    * first claim. Default 0: the event is `pending`, and due at once.
    */
   readonly dueIn?: number | undefined;

@@ -9,12 +9,18 @@ import { clearedTime, rowIdOf } from "./firing-id.ts";
 import type { Snapshot } from "./snapshot.ts";
 import type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 
-/** The maximum wait, ms: 5 years. A wait of 1e300 ms would overflow the numbers and dates of a database. */
-export const MAX_WAIT = 1826 * 24 * 60 * 60_000;
+const DAY = 24 * 60 * 60_000;
+/** The maximum wait of a retry, ms: 5 years. A wait of 1e300 ms would overflow the numbers and dates of a database. */
+export const MAX_WAIT = 1826 * DAY;
+/**
+ * The maximum wait of a new event, ms: 1,000 years, because a timer may be that far away. A due time must be below 1e14,
+ * because Lua writes larger numbers with an exponent.
+ */
+export const MAX_DELAY = 365_250 * DAY;
 
-/** Rounds a wait to whole ms, from 0 to {@link MAX_WAIT}. NaN becomes 0. */
-export function clampWait(ms: number): number {
-  return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), MAX_WAIT));
+/** Rounds a wait to whole ms, from 0 to `most`. NaN becomes 0. */
+export function clampWait(ms: number, most = MAX_WAIT): number {
+  return Math.round(Math.min(Math.max(Number.isNaN(ms) ? 0 : ms, 0), most));
 }
 
 /** The maximum number of attempts in an event's history. */
@@ -40,7 +46,7 @@ export function additionOf(
   const { eventId } = rowIdOf(event.eventId);
   return {
     event: { eventId, ref, source, topic, timestamp, notification, traceparent: traceparent ?? null },
-    dueIn: clampWait(dueIn),
+    dueIn: clampWait(dueIn, MAX_DELAY),
     replace,
     token,
   };

@@ -19,7 +19,9 @@ import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import { witnessReader } from "./processing/read-record.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
+import { zoneSetter } from "./processing/time-zone.ts";
 import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
+import { type StaySeen, unreadableStays } from "./processing/unreadable-stay.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
@@ -172,12 +174,14 @@ export function createWebhookHandler<
   warnOfVerify(settings, log);
   const telemetry = new SafeTelemetry(settings.telemetry, log);
   const observe = observerOf(settings, telemetry, log);
-  const snapshotOf = snapshots(settings.track);
+  const snapshotOf = snapshots(settings.track, zoneSetter(settings.timeZone, log));
   const rules = new TimerRules(settings.on);
   const statusSeen = unknownStatuses(rules, log);
+  const staySeen = unreadableStays(log);
   const store = isIntake(settings.store) ? undefined : settings.store;
   const counts = store && new StoreCounts(store, log);
-  const queue = store && queueOf(settings, store, { log, telemetry, observe, rules, snapshotOf, statusSeen });
+  const queue =
+    store && queueOf(settings, store, { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen });
   if (counts) telemetry.watch(counts);
 
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
@@ -259,7 +263,7 @@ export function createWebhookHandler<
     process: async (notification, given) => {
       const { client, on, skipUnchanged } = settings;
       const noTimers = "process() has no store, so it has no timers.";
-      const common = { client, on, rules, skipUnchanged, snapshotOf, statusSeen };
+      const common = { client, on, rules, skipUnchanged, snapshotOf, statusSeen, staySeen };
       const work = createWork({ ...common, transactional: false, noTimers });
       const processing = { ...settings, work, log, process: telemetry.process };
       return processNow(processing, notification, checkCallOptions("process", given));
@@ -321,19 +325,20 @@ interface Shared {
   readonly rules: TimerRules;
   readonly snapshotOf: SnapshotOf;
   readonly statusSeen: StatusSeen;
+  readonly staySeen: StaySeen;
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(
   settings: Settings<B, L, Tx>,
   store: EventStore<Tx>,
-  { log, telemetry, observe, rules, snapshotOf, statusSeen }: Shared,
+  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen }: Shared,
 ): Queue<Tx> {
   const { client, on, skipUnchanged, recheckAfter } = settings;
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
   const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
   const list: typeof store.list = (options) => store.list(options);
-  const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen };
+  const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen, staySeen };
   return new Queue<Tx>({
     store,
     readWitness: witnessReader(client),

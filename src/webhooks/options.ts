@@ -3,6 +3,7 @@ import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { problemWithTelemetry } from "../client/client-options.ts";
 import type { Logger } from "../logger.ts";
+import { daysIn } from "../models/dates.ts";
 import { eventTypes } from "../models/event-types.ts";
 import { isObject } from "../models/is-object.ts";
 import type { Booking, Listing } from "../models/records.ts";
@@ -28,6 +29,7 @@ import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
+import type { TimeZone } from "./processing/time-zone.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
 import { kindsOfRecords } from "./refs.ts";
@@ -86,6 +88,19 @@ export interface WebhookHandlerOptions<
    * ```
    */
   readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL> | undefined;
+  /**
+   * The time zone of the listings, for a platform that sends times in place of dates: an IANA name such as
+   * `"Europe/Paris"`, or a function that returns the name for a booking. In Paris, `2026-12-09T23:00:00Z` is the 10th.
+   * `stay(event.booking)`, `stayChange`, `changes`, `previous` and the reconciler then use the days of that zone. Default,
+   * also if the function returns `undefined`: the day as it is written, or the day in UTC of a number. Then a time with an
+   * offset logs a warning. If the function throws, the attempt fails, as if the callback had thrown.
+   *
+   * @example
+   * ```ts
+   * timeZone: ({ listingId }) => zones.get(listingId), // a Map of yours
+   * ```
+   */
+  readonly timeZone?: string | ((booking: NoInfer<B>) => string | undefined) | undefined;
   /**
    * Whether a notification whose record has not changed, in its status or in a tracked field, runs no callback.
    * Default `false`.
@@ -164,6 +179,7 @@ export interface Settings<B extends Booking, L extends Listing, Tx> extends Poli
   /** `undefined`: the user has not chosen. `false`: the user has turned the check off. */
   readonly verify: Verify | false | undefined;
   readonly track: Track<B, L>;
+  readonly timeZone: TimeZone<B> | undefined;
   readonly skipUnchanged: boolean;
   readonly recheckAfter: number | false;
   readonly topicFrom: TopicFrom;
@@ -209,6 +225,14 @@ const duration = (byDefault: number, least: number, most: number) => or(duration
 const whole = (byDefault: number, most: number) =>
   or(integerFrom(1, most, `must be a whole number from 1 to ${most}`), byDefault);
 
+function problemWithZone(zone: unknown): string | undefined {
+  if (typeof zone === "function") return undefined;
+  try {
+    if (typeof zone === "string" && daysIn(zone)) return undefined;
+  } catch {}
+  return "must be an IANA time zone, such as Europe/Paris, or a function that returns one for a booking";
+}
+
 const recheckSchema = () =>
   z.unknown().transform((given, context): number | false => {
     const ms = given === false ? given : durationFrom(1, MAX_WAIT).safeParse(given).data;
@@ -235,6 +259,7 @@ const schema = () =>
     track: optionsObject({ booking: callable().optional(), listing: callable().optional() })
       .optional()
       .transform((track) => track ?? {}),
+    timeZone: option<TimeZone>(problemWithZone).optional(),
     skipUnchanged: oneOf(true, false).default(false),
     recheckAfter: or(recheckSchema(), 60 * SECOND),
     topicFrom: optionsObject({

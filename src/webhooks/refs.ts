@@ -1,6 +1,7 @@
 // The names of records and of their events: `booking:HX3K9`, `booking.Confirmed`. With accounts: `a17/booking:HX3K9`.
 
 import { inAccount, splitKey } from "../account.ts";
+import { toId } from "../models/ids.ts";
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 
 /** The record that an event is about, as parsed from the event's `ref`. */
@@ -9,7 +10,7 @@ export type Subject = {
   readonly account: string | undefined;
 } & (
   | { readonly kind: "booking"; readonly bookingCode: string }
-  | { readonly kind: "listing"; readonly listingId: number }
+  | { readonly kind: "listing"; readonly listingId: number | string }
 );
 
 /** Trims the code, unless the code is only white space. */
@@ -17,7 +18,7 @@ export function bookingRef(bookingCode: string, account?: string): string {
   return inAccount(account, `booking:${bookingCode.trim() || bookingCode}`);
 }
 
-export function listingRef(listingId: number, account?: string): string {
+export function listingRef(listingId: number | string, account?: string): string {
   return inAccount(account, `listing:${listingId}`);
 }
 
@@ -27,7 +28,7 @@ export function parseRef(ref: string | null): Subject | undefined {
   if (rest.startsWith("booking:"))
     return { account, kind: "booking", bookingCode: rest.slice("booking:".length) };
   if (rest.startsWith("listing:"))
-    return { account, kind: "listing", listingId: Number(rest.slice("listing:".length)) };
+    return { account, kind: "listing", listingId: toId(rest.slice("listing:".length)) ?? Number.NaN };
   return undefined;
 }
 

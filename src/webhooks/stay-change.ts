@@ -1,12 +1,18 @@
 import { InvalidArgumentError } from "../errors.ts";
-import { type Stay, stay } from "../models/dates.ts";
-import { listingIdOf, toInteger } from "../models/ids.ts";
+import type { Stay } from "../models/dates.ts";
 import { isObject } from "../models/is-object.ts";
 import type { Booking } from "../models/records.ts";
-import { bookingTable, type Status } from "../models/statuses.ts";
+import { bookingTable, knownStatus, type Status } from "../models/statuses.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import type { PreviousRecord } from "./field-changes.ts";
-import { hiddenStayOf, isKnown, type KnownStay, stayFieldsOf } from "./processing/known-stay.ts";
+import {
+  hiddenStayOf,
+  isKnown,
+  isReadable,
+  type KnownStay,
+  stayFieldsOf,
+  stayOf,
+} from "./processing/known-stay.ts";
 
 /** A stay of a booking at a listing. */
 export interface BookingStay extends Stay {
@@ -44,11 +50,12 @@ const HOLDS: readonly string[] = bookingTable
  * calendar or a cleaning right: end `from`, begin `to`.
  *
  * A stay holds while the booking's status is in `holds`. Every other status that this package knows ends the stay. A
- * status that this package does not know neither begins nor ends a stay: the stay that held before it still holds.
+ * status that this package does not know neither begins nor ends a stay: the stay that held before it still holds. If
+ * the dates or the listing cannot be read, the stay that held before still holds, too, until they can be read again.
  *
  * @param event - any event of a booking, also that of a timer
- * @throws InvalidArgumentError if the event has no booking, if `holds` is no array, or if a stay holds and the booking's
- * dates or listing cannot be read
+ * @throws InvalidArgumentError if the event has no booking, if `holds` is no array, or if a stay begins whose dates or
+ * listing cannot be read
  * @example
  * ```ts
  * const { from, to } = stayChange(event);
@@ -72,32 +79,36 @@ export function stayChange(
   if (!isObject(event?.booking))
     throw new InvalidArgumentError({ path: ["event"], message: "must be an event of a booking" });
   const { booking, previous } = event;
-  const from = previous && stayBefore(booking.bookingCode, hiddenStayOf(previous), holds);
-  const isHeld = isKnown(booking.status, holds) ? holds.includes(booking.status) : from !== undefined;
-  const to = isHeld ? stayNow(booking) : undefined;
+  const holding = holds.flatMap((each) => [each, knownStatus("booking", String(each))]);
+  const status = knownStatus("booking", booking.status);
+  const from = previous && stayBefore(booking.bookingCode, hiddenStayOf(previous), holding);
+  const isHeld = isKnown(status, holding) ? holding.includes(status) : from !== undefined;
+  const to = isHeld ? stayNow(booking, from) : undefined;
   return { from, to, changed: !isSame(from, to) };
 }
 
-/** Reads the stay as the platform sent it, because the user's model may leave out its fields. */
-function stayNow(booking: Booking): BookingStay {
-  const fields = stayFieldsOf(booking);
-  return { bookingCode: booking.bookingCode, listingId: listingIdOf(fields), ...stay(fields) };
+/**
+ * Reads the stay as the platform sent it, because the user's model may leave out its fields. If the stay cannot be read,
+ * the one before holds.
+ */
+function stayNow(booking: Booking, from: BookingStay | undefined): BookingStay {
+  try {
+    return { bookingCode: booking.bookingCode, ...stayOf(stayFieldsOf(booking)) };
+  } catch (error) {
+    if (from) return from;
+    throw error;
+  }
 }
 
 /** Returns `undefined` for a stay that cannot be read: your side cannot have handled such a stay. */
-function stayBefore(
+export function stayBefore(
   bookingCode: string,
-  { statuses, checkIn, checkOut, listingId }: KnownStay,
-  holds: readonly string[],
+  known: KnownStay,
+  holds: readonly string[] = HOLDS,
 ): BookingStay | undefined {
-  const status = statuses.findLast((each) => isKnown(each, holds)) ?? "";
-  const id = toInteger(listingId);
-  if (!holds.includes(status) || id === undefined) return undefined;
-  try {
-    return { bookingCode, listingId: id, ...stay({ checkIn, checkOut }) };
-  } catch {
-    return undefined;
-  }
+  const status = known.statuses.findLast((each) => isKnown(each, holds)) ?? "";
+  if (!holds.includes(status) || !isReadable(known)) return undefined;
+  return { bookingCode, ...stayOf(known) };
 }
 
 function isSame(one: BookingStay | undefined, other: BookingStay | undefined): boolean {

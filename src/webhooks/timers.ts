@@ -1,9 +1,10 @@
 import { now } from "../clock.ts";
 import { describeKind, InvalidArgumentError, StayhookError } from "../errors.ts";
+import { toId } from "../models/ids.ts";
 import { checkNoUnknown, nearest } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
-import { MAX_WAIT } from "../stores/outcomes.ts";
+import { MAX_DELAY } from "../stores/outcomes.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
 import { ownId } from "./own-ids.ts";
 import { kindsOfRecords, listingRef, parseRef } from "./refs.ts";
@@ -16,7 +17,7 @@ export interface EventTimers {
    * timer. In one attempt, the last call for a name counts.
    *
    * @param name - lower-case letters, digits and hyphens, 64 characters at most
-   * @param at - the time, at most 5 years from now
+   * @param at - the time, at most 1,000 years from now
    * @param options.ifPassed - what a time that has passed does. `fire`: the timer fires at once. `skip`: nothing is set,
    * and a timer that waits for another time is deleted. Default `fire`
    * @throws InvalidArgumentError if `on` has no callback for the name and no `fallback`, or if an argument is invalid
@@ -165,7 +166,7 @@ export function checkTimerTime(name: string, at: Date): void {
     refuse(
       `must be a valid Date, not ${describeKind(at)}. Make one with localTime(date, time, timeZone) or new Date(…)`,
     );
-  if (at.getTime() - now() > MAX_WAIT) refuse(`is more than 5 years away: ${at.toISOString()}`);
+  if (at.getTime() - now() > MAX_DELAY) refuse(`is more than 1,000 years away: ${at.toISOString()}`);
 }
 
 /** Returns the event of a timer. */
@@ -381,7 +382,7 @@ function kindOf(ref: unknown): Kind {
     subject?.kind === "booking"
       ? subject.bookingCode.trim() === subject.bookingCode && subject.bookingCode !== ""
       : subject !== undefined &&
-        Number.isSafeInteger(subject.listingId) &&
+        toId(subject.listingId) !== undefined &&
         ref === listingRef(subject.listingId, subject.account);
   if (subject === undefined || !isValid)
     throw new InvalidArgumentError({ path: ["ref"], message: "must be booking:<code> or listing:<id>" });

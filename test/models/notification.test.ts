@@ -43,7 +43,7 @@ describe("a notification", () => {
   });
 
   it.each<[string, readonly unknown[]]>([
-    ["listingId", [1.5, "", "x", "1.0", " 1", "1e3", true, {}, [], 2 ** 53, "99999999999999999999"]],
+    ["listingId", [1.5, "", "x", "1.0", " 1", "1e3", true, {}, [], 2 ** 53, -7.5, "9".repeat(65)]],
     ["bookingCode", ["", ".", "..", " .. ", "a\u0000b", "a\nb", "\u007f", "\u0085", "\ud800", "x\udc00"]],
     ["bookingCode", ["x".repeat(257), 0, -7, 7.5, 2 ** 53, {}, true]],
     ["eventId", ["", "x", 7, null, undefined, `{${eventId}}`, `${eventId}0`, `${eventId}\n`]],

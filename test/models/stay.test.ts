@@ -31,6 +31,8 @@ describe("stay", () => {
     ["2026-07-01T15", "2026-07-04T11:00:00+01:00[Europe/Lisbon]", 3],
     ["2026-07-01+02:00", "2026-07-04T11Z", 3],
     ["2026-03-28", "2026-03-30", 2],
+    ["2026-07-01T10:00", "2026-07-01T18:00", 0],
+    [new Date("2026-07-01T23:59:59Z"), new Date("2026-07-04"), 3],
     ["2025-12-31", "2026-12-31", 365],
   ])("of %j to %j is %j nights", (checkIn, checkOut, nights) => {
     expect(stay({ checkIn, checkOut }).nights).toBe(nights);
@@ -64,13 +66,12 @@ describe("stay", () => {
         "2026-07-01T15:00Z?",
         "2026-07-01T25",
       ],
-      ...[20_635, 20261301, 20260701.5, 99_999_999, -20260701, 0],
+      ...[new Date(Number.NaN), 20_635, 20261301, 20260701.5, 99_999_999, -20260701, 0],
     ])
       expect(refused(wrong, "2026-07-04"), String(wrong)).toMatch(/^checkIn: must be a date/);
     for (const wrong of ["2026-07-04T11:00:75Z", "2026-13-01"])
       expect(refused("2026-07-01", wrong)).toMatch(/^checkOut: must be a date/);
-    for (const early of ["2026-07-01", "2026-06-30"])
-      expect(refused("2026-07-01", early)).toBe("checkOut: must be after checkIn");
+    expect(refused("2026-07-01", "2026-06-30")).toBe("checkOut: must not be before checkIn");
   });
 
   it("gives any two days and the nights between them, in any notation", () => {
@@ -103,7 +104,7 @@ describe("stay", () => {
         const message = refusal(() => {
           const read = stay({ checkIn, checkOut }, { timeZone });
           expect(read).toEqual({ checkIn: date, checkOut: date, nights: expect.any(Number) });
-          expect(read.nights).toBeGreaterThan(0);
+          expect(read.nights).toBeGreaterThanOrEqual(0);
         });
         if (message !== undefined) expect(message).toMatch(/^check(In|Out): /);
       }),
@@ -173,8 +174,8 @@ describe("listingIdOf", () => {
     ["", "must be an integer"],
     ["L-7", "must be an integer"],
     [7.5, "must be an integer"],
-    [2 ** 53, "must be an integer"],
-    ["99999999999999999999", "must be an integer"],
+    [2 ** 53, "is larger than a number can hold, so a JSON parser has rounded it"],
+    ["1552696793824068710", "must be an integer that a number can hold, not 1552696793824068710"],
     [{}, "must be an integer"],
   ])("refuses %j", (listingId, message) => {
     expect(refusal(() => listingIdOf({ listingId }))).toBe(`listingId: ${message}`);

@@ -1,6 +1,8 @@
 // The times that an event tells, read from its notification or its own JSON.
 
 import { isoTimestamp } from "../../models/dates.ts";
+import { parseExactly } from "../../models/exact-json.ts";
+import type { WebhookNotification } from "../../models/notification.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 
 /** The JSON that a recheck stores in the place of a notification. */
@@ -41,7 +43,9 @@ function toldBy({ notification, timestamp }: ClaimedEvent) {
 }
 
 export function notificationOf({ source, notification }: ClaimedEvent) {
-  return source === "webhook" && notification !== null ? JSON.parse(notification) : undefined;
+  return source === "webhook" && notification !== null
+    ? (parseExactly(notification) as WebhookNotification)
+    : undefined;
 }
 
 const DAY = 24 * 60 * 60_000;

@@ -21,11 +21,13 @@ import {
 } from "./record.ts";
 import { type CallbackOptions, runCallback } from "./run-callback.ts";
 import type { StatusSeen } from "./unknown-status.ts";
+import type { StaySeen } from "./unreadable-stay.ts";
 
 interface WorkOptions<B extends Booking, L extends Listing, Tx> extends CallbackOptions<B, L, Tx> {
   readonly skipUnchanged: boolean;
   readonly snapshotOf: SnapshotOf;
   readonly statusSeen: StatusSeen;
+  readonly staySeen: StaySeen;
   /** Absent in `webhooks.process()`, which has no store, always reads the record, and adds no events. */
   readonly queued?:
     | {
@@ -112,6 +114,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     const ownRef = this.#differingRef(record);
     if (ownRef !== undefined) return { state: "done", type, events: [followUpOf(this.#claim, ownRef)] };
     const { changed, changes, previous, ...now } = this.#compare(record);
+    if (this.#subject.kind === "booking") this.#options.staySeen(this.#claim, now.snapshot, now.stay);
     const { source, replayed } = this.#claim;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";

@@ -1,9 +1,10 @@
 // The stay that the user's side knows. A snapshot keeps it, because the last handled event may be older than the snapshot.
 
 import { asSent } from "../../models/as-sent.ts";
-import { dayOf } from "../../models/dates.ts";
-import { toInteger } from "../../models/ids.ts";
+import { dayOf, daysIn, type Stay, stay, timeZoneOf } from "../../models/dates.ts";
+import { listingIdOf, toInteger } from "../../models/ids.ts";
 import { bookingStatuses } from "../../models/records.ts";
+import { bookingTable, type Status } from "../../models/statuses.ts";
 import type { Snapshot } from "../../stores/snapshot.ts";
 import type { PreviousRecord } from "../field-changes.ts";
 
@@ -30,15 +31,49 @@ export const STAY: readonly string[] = ["checkIn", "checkOut", "listingId"];
 /** The number of statuses to keep, and the number of characters of the longest status that is kept. */
 const [MOST_STATUSES, LONGEST_STATUS] = [10, 100];
 
-/** Reads a booking's stay as the platform sent it. Takes the model's value for a field that the platform did not send. */
-export function stayFieldsOf(booking: object): Required<StayFields> {
-  const value = (name: string): unknown => read(asSent(booking), name) ?? read(booking, name);
-  const listingId = value("listingId");
+/**
+ * Returns the fields of a booking's stay as the platform sent them. Takes the model's value for a field that the platform
+ * did not send, or that only the model's value can be read of.
+ */
+export function stayValuesOf(booking: object): Required<StayFields> {
+  const sent = asSent(booking);
+  const value = (name: string, isReadable: (value: unknown) => boolean): unknown => {
+    const given = read(sent, name);
+    if (sent === booking || isReadable(given)) return given;
+    const made = read(booking, name);
+    return isReadable(made) ? made : (given ?? made);
+  };
+  const isDay = (date: unknown) => dayOf(date) !== undefined;
   return {
-    checkIn: day(value("checkIn")),
-    checkOut: day(value("checkOut")),
+    checkIn: value("checkIn", isDay),
+    checkOut: value("checkOut", isDay),
+    listingId: value("listingId", (id) => toInteger(id) !== undefined),
+  };
+}
+
+/** Returns the fields of a booking's stay. Each field that can be read has one form, whatever the platform's. */
+export function stayFieldsOf(booking: object): Required<StayFields> {
+  const dayIn = daysIn(timeZoneOf(booking));
+  const { checkIn, checkOut, listingId } = stayValuesOf(booking);
+  return {
+    checkIn: dayOf(checkIn, dayIn) ?? checkIn,
+    checkOut: dayOf(checkOut, dayIn) ?? checkOut,
     listingId: toInteger(listingId) ?? listingId,
   };
+}
+
+/** @throws InvalidArgumentError if the stay cannot be read */
+export function stayOf(fields: StayFields): Stay & { readonly listingId: number } {
+  return { listingId: listingIdOf(fields), ...stay(fields) };
+}
+
+export function isReadable(fields: StayFields): boolean {
+  try {
+    stayOf(fields);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 /** Returns `null` if the property is a getter that throws. A model that keeps the platform's object may add such getters. */
@@ -48,10 +83,6 @@ export function read(record: object, name: string): unknown {
   } catch {
     return null;
   }
-}
-
-function day(value: unknown): unknown {
-  return dayOf(value) ?? value;
 }
 
 /** Returns the stay that the user's side knows after the snapshot's event. */
@@ -72,14 +103,27 @@ export function withKnownStay(
   previous: Snapshot | undefined,
   handled: boolean,
 ): Snapshot {
-  const before = previous && knownStayOf(previous);
-  // A callback that did not run has changed nothing at the user's side.
-  const next =
-    before?.handled && !handled
-      ? before
-      : { statuses: statusesAfter(before?.statuses ?? [], snapshot.status), ...stay, handled };
-  const known = JSON.stringify(next);
+  const known = JSON.stringify(knownAfter(snapshot.status, stay, previous && knownStayOf(previous), handled));
   return known === JSON.stringify(knownStayOf(snapshot)) ? snapshot : { ...snapshot, known };
+}
+
+function knownAfter(
+  status: string,
+  stay: StayFields,
+  before: KnownStay | undefined,
+  handled: boolean,
+): KnownStay {
+  // A callback that did not run has changed nothing at the user's side.
+  if (before?.handled && !handled) return before;
+  const statuses = statusesAfter(before?.statuses ?? [], status);
+  if (!before || isReadable(stay) || !isReadable(before)) return { statuses, ...stay, handled };
+  // A stay that cannot be read moves none. Only a status that ends a stay counts then.
+  return endsStay(status) ? { ...before, statuses, handled } : { ...before, handled };
+}
+
+/** Whether a status means that no stay holds. */
+export function endsStay(status: string): boolean {
+  return bookingTable.some((known: Status) => known.name === status && !known.holds);
 }
 
 function statusesAfter(earlier: readonly string[], status: string): readonly string[] {

@@ -2,6 +2,7 @@
 
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
+import { withoutRounded } from "../../models/exact-json.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";
 import { isLastAttempt } from "../../queue/retries.ts";
 import type {
@@ -132,7 +133,8 @@ function isForwarded(given: unknown): given is NewEvent & { readonly notificatio
 
 function stringify(value: unknown): string | undefined {
   try {
-    return JSON.stringify(value);
+    const json = JSON.stringify(value) as string | undefined;
+    return json && withoutRounded(json);
   } catch {
     return undefined;
   }

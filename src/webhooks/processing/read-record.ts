@@ -2,18 +2,20 @@ import type { StayhookClient } from "../../client/client.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { ReadWitness } from "../../queue/work.ts";
 import { parseRef, type Subject } from "../refs.ts";
+import { withKnownStatus } from "./known-status.ts";
 import { fetchFailure } from "./record.ts";
 
-/** Reads a booking or listing. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
-export function readRecord<B extends Booking, L extends Listing>(
+/** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
+export async function readRecord<B extends Booking, L extends Listing>(
   { bookings, listings }: StayhookClient<B, L>,
   subject: Subject,
   signal: AbortSignal,
-): PromiseLike<Booking | Listing> {
+): Promise<Booking | Listing> {
   const once = { signal, maxRetries: 0 };
-  return subject.kind === "booking"
+  const record = await (subject.kind === "booking"
     ? bookings.get(subject.bookingCode, once)
-    : listings.get(subject.listingId, once);
+    : listings.get(subject.listingId, once));
+  return withKnownStatus(subject.kind, record);
 }
 
 /** Makes the function that reads a witness for the circuit breaker. */

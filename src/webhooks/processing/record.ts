@@ -17,7 +17,9 @@ import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import type { FieldChange, FieldChanges, PreviousRecord } from "../field-changes.ts";
 import { serialise } from "../receiving/body.ts";
 import { bookingRef, listingRef } from "../refs.ts";
+import { withKnownStatus } from "./known-status.ts";
 import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";
+import type { ZoneSetter } from "./time-zone.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */
 export type Tracked<F extends string = string> = Record<string, TrackedValue | undefined> & {
@@ -65,9 +67,19 @@ const MAX_BYTES = 4096;
 /** If a value does not fit into a snapshot, its JSON is cut to this number of characters. */
 const MAX_CUT = 200;
 
-/** Returns a function that makes a record's snapshot, and that throws if `track` throws or returns invalid values. */
-export function snapshots<B extends Booking, L extends Listing>(track: Track<B, L> = {}): SnapshotOf {
-  return (kind, record) => {
+/**
+ * Returns a function that makes a record's snapshot. It throws if `track` or `setZone` throws, or if `track` returns
+ * invalid values.
+ *
+ * @param setZone - gives a booking the time zone of its days
+ */
+export function snapshots<B extends Booking, L extends Listing>(
+  track: Track<B, L> = {},
+  setZone: ZoneSetter = () => {},
+): SnapshotOf {
+  return (kind, given) => {
+    const record = withKnownStatus(kind, given);
+    if (kind === "booking") setZone(record as Booking);
     const own = track[kind] as ((record: object) => Tracked) | undefined;
     const { status } = record;
     const stay = kind === "booking" ? fitting("", stayFieldsOf(record)) : {};

@@ -1,5 +1,6 @@
 import { inNextTurn } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
+import { withoutRounded } from "../../models/exact-json.ts";
 import { ALREADY_READ, invalidBody, Refused } from "./answers.ts";
 import {
   type BodyStream,
@@ -118,7 +119,8 @@ export class RequestBody {
     if ((length ?? 0) > this.#maxBytes) throw new Refused("too-large");
     const text = serialise(parsed, 8 * this.#maxBytes);
     if (text === undefined) throw invalidBody("is not JSON");
-    return length === undefined ? this.#sized(text) : text;
+    const given = withoutRounded(text);
+    return length === undefined ? this.#sized(given) : given;
   }
 
   #sized<C extends Content>(content: C): C {

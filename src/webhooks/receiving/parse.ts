@@ -1,11 +1,16 @@
 import type { Issue } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
+import { parseExactly } from "../../models/exact-json.ts";
 import { type ParsedNotification, parseNotification } from "../../models/notification.ts";
 import type { NewEvent } from "../../stores/stored-event.ts";
 import { bookingRef, listingRef } from "../refs.ts";
 
 /** A part of a notification that the handler had to guess. */
-export type Doubt = "timestamp" | "references" | NonNullable<ParsedNotification["misspelt"]>;
+export type Doubt =
+  | "timestamp"
+  | "references"
+  | NonNullable<ParsedNotification["unusable"]>
+  | NonNullable<ParsedNotification["misspelt"]>;
 
 export interface ValidBody {
   readonly ok: true;
@@ -19,6 +24,8 @@ const DOUBTS: Readonly<Record<Extract<Doubt, string>, string>> = {
   timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
   references:
     "refers to a booking and a listing. The handler reads only the booking. Add topic=<topic> to the endpoint's URL",
+  bookingCode: "has a bookingCode that is unusable. The handler reads the listing",
+  listingId: "has a listingId that is unusable. The handler reads the booking",
 };
 
 export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], log: Log): void {
@@ -45,7 +52,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
-  const { eventId, timestamp, bookingCode, listingId, misspelt } = parsed;
+  const { eventId, timestamp, bookingCode, listingId, unusable, misspelt } = parsed;
   const isDoubtful =
     bookingCode !== null && listingId !== null && topic !== "bookings" && topic !== "listings";
   return {
@@ -61,6 +68,7 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
     doubts: [
       ...(timestamp ? [] : ["timestamp" as const]),
       ...(isDoubtful ? ["references" as const] : []),
+      ...(unusable ? [unusable] : []),
       ...(misspelt ? [misspelt] : []),
     ],
   };
@@ -101,7 +109,7 @@ function wellFormed(json: string): string {
 
 function parseJson(text: string): { readonly value: unknown } | undefined {
   try {
-    return { value: JSON.parse(text) };
+    return { value: parseExactly(text) };
   } catch {
     return undefined;
   }

@@ -230,7 +230,7 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
       add: (event, { dueIn = 0, ...options } = {}) =>
         store.add(event, { ...options, dueIn: Math.min(dueIn, 86_400_000) }),
     }),
-    fails: "dueIn: a wait of more than 5 years is shortened to 5 years",
+    fails: "dueIn: a longer wait is shortened, to 5 years for a retry, and to 1,000 years for a new event",
   },
   "holds up a record behind its scheduled event": {
     wrap: (store) => ({

@@ -51,34 +51,39 @@ describe("the callback for a status", () => {
     expect(event).not.toHaveProperty("booking");
   });
 
-  test.each(["confirmed", "Canceled", "Pending", "Draft"])(
+  test.each(["Confirmed!", "Cancellled", "Pending", "Draft"])(
     "that is unknown (%s) is one warning",
     async (status) => {
       const { deliver, logger } = await withStatus(status, { on: { "booking.Confirmed": () => {} } });
       await deliver(notificationOf({ bookingCode: "A1" }));
       await advance();
       const told = (kind: string) =>
-        `stayhook: the platform sent the status \`${status}\`, which this version does not know, and no callback handles it. Add ${kind}.unknown, or ${kind} for all events of a ${kind}`;
+        `stayhook: the platform sent the status \`${status}\`, which this version does not know. No callback handles it. Add ${kind}.unknown, or ${kind} for all events of a ${kind}`;
       expect(logger.lines).toEqual([told("booking"), told("listing")]);
     },
   );
 
   test.each(["Paused", "constructor", "__proto__", "toString", "unknown", "fallback", ""])(
-    "that is not listed (%j) is unknown, and no warning if a callback handles it",
+    "that is not listed (%j) is unknown, and one warning if a callback handles it",
     async (status) => {
       const [unknown, fallback] = [vi.fn(), vi.fn()];
       const { logger } = await withStatus(status, { on: { "booking.unknown": unknown, fallback } });
       expect(unknown.mock.calls[0]?.[0]).toMatchObject({ type: "booking.unknown", status });
       expect(fallback.mock.calls[0]?.[0]).toMatchObject({ type: "listing.unknown", status });
-      expect(logger.lines).toEqual([]);
+      expect(logger.lines).toEqual([
+        expect.stringContaining("It neither begins nor ends a stay. If you know what it means, say so in"),
+        expect.stringContaining(
+          "does not know. If you know what it means, say so in the callback listing.unknown",
+        ),
+      ]);
     },
   );
 
-  test("that is unknown is no warning if `booking` or `listing` handles it", async () => {
+  test("that is unknown is one warning if `booking` or `listing` handles it", async () => {
     const [booking, listing] = [vi.fn(), vi.fn()];
     const { logger } = await withStatus("Paused", { on: { booking, listing } });
     expect([booking, listing].map(({ mock }) => mock.calls.length)).toEqual([1, 1]);
-    expect(logger.lines).toEqual([]);
+    expect(logger.lines).toHaveLength(2);
   });
 
   test("gets the time of the recording and the number of the attempt, without the outages before", async () => {

@@ -1,0 +1,60 @@
+// The time zone of a booking's days: the handler's option `timeZone`.
+
+import { describeKind, errorText, StayhookError } from "../../errors.ts";
+import type { Log } from "../../logger.ts";
+import { isInstant, setTimeZone } from "../../models/dates.ts";
+import type { Booking } from "../../models/records.ts";
+import { bookingRef } from "../refs.ts";
+import { stayValuesOf } from "./known-stay.ts";
+
+/** The option `timeZone`: an IANA name, or a function that returns the name for a booking. */
+export type TimeZone<B extends Booking = Booking> = string | ((booking: B) => string | undefined);
+
+/** Gives a booking its time zone, which `stay(booking)` then uses. */
+export type ZoneSetter = (booking: Booking) => void;
+
+/** Makes the function that gives each booking its time zone. Warns once if a booking has instants and no zone. */
+export function zoneSetter<B extends Booking>(timeZone: TimeZone<B> | undefined, log: Log): ZoneSetter {
+  let isTold = false;
+  return (booking) => {
+    const ref = bookingRef(booking.bookingCode);
+    const zone = typeof timeZone === "function" ? zoneFrom(timeZone, booking as B, ref) : timeZone;
+    if (zone !== undefined) return setZone(booking, zone, ref);
+    if (isTold) return;
+    const { checkIn, checkOut } = stayValuesOf(booking);
+    if (!isInstant(checkIn) && !isInstant(checkOut)) return;
+    isTold = true;
+    log.warn(
+      `${ref} has times in place of dates, and their days depend on the time zone. Set the handler's option timeZone to the zone of your listings, such as "Europe/Paris"`,
+      { ref },
+    );
+  };
+}
+
+function zoneFrom<B extends Booking>(
+  timeZone: (booking: B) => unknown,
+  booking: B,
+  ref: string,
+): string | undefined {
+  let zone: unknown;
+  try {
+    zone = timeZone(booking);
+  } catch (cause) {
+    throw new StayhookError(`timeZone threw for ${ref}: ${errorText(cause)}`, { cause });
+  }
+  if (zone === undefined || typeof zone === "string") return zone;
+  throw new StayhookError(
+    `timeZone must return an IANA time zone, such as Europe/Paris, or undefined. For ${ref} it returned ${describeKind(zone)}`,
+  );
+}
+
+function setZone(booking: Booking, zone: string, ref: string): void {
+  try {
+    setTimeZone(booking, zone);
+  } catch (cause) {
+    throw new StayhookError(
+      `timeZone returned ${JSON.stringify(zone.slice(0, 100))} for ${ref}, which is not an IANA time zone, such as Europe/Paris`,
+      { cause },
+    );
+  }
+}
