@@ -47,8 +47,16 @@ interface FillOptions {
   readonly claimant?: Claimant | undefined;
 }
 
+/** When the next claim can succeed. */
+interface NextDue {
+  /** ms; `undefined` if no event waits. */
+  readonly in: number | undefined;
+}
+
 interface Filled<Tx> {
   readonly claimed: number;
+  /** When the next event is due, if the store has told it with the claims. */
+  readonly next: NextDue | undefined;
   readonly started: readonly Attempt<Tx>[];
 }
 
@@ -138,7 +146,9 @@ export class Claims<Tx> {
     const started: Attempt<Tx>[] = [];
     const { freed } = running;
     try {
-      const { claims, leaseEndsAt } = await this.#track(this.#claimsFor(limit + (ahead ?? 0), eventId));
+      const { claims, next, leaseEndsAt } = await this.#track(
+        this.#claimsFor(limit + (ahead ?? 0), eventId, ahead !== undefined),
+      );
       if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
       for (const claim of claims) {
         if (running.takeOver(claim, leaseEndsAt)) continue;
@@ -149,7 +159,7 @@ export class Claims<Tx> {
         else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
         else this.#ahead.add(claim, leaseEndsAt);
       }
-      return { claimed: claims.length, started };
+      return { claimed: claims.length, next, started };
     } finally {
       this.#reserved -= limit;
       // A claim without an attempt reads no record, so it must not use up the limit of reads.
@@ -172,16 +182,21 @@ export class Claims<Tx> {
   }
 
   /** Renews the leases that have ended, and then asks the store for due events. */
-  async #claimsFor(limit: number, eventId: string | undefined) {
+  async #claimsFor(limit: number, eventId: string | undefined, isLoop: boolean) {
     const { ids, orOthers = false } = eventId === undefined ? await this.#chosen(limit) : { ids: [eventId] };
     if (ids !== undefined) {
       const leaseEndsAt = await this.#nextLeaseEnd();
       const claims = await this.#claimEach(ids);
       // Another process may have leased the chosen events. An empty claim would end a drain while other events are due.
-      if (claims.length > 0 || !orOthers) return { claims, leaseEndsAt };
+      if (claims.length > 0 || !orOthers) return { claims, next: undefined, leaseEndsAt };
     }
     const leaseEndsAt = await this.#nextLeaseEnd();
-    return { claims: await this.#askStore({ limit }), leaseEndsAt };
+    let next: NextDue | undefined;
+    const onNextDue = (ms: number | undefined): void => {
+      next = { in: ms };
+    };
+    const claims = await this.#askStore({ limit, ...(isLoop && { onNextDue }) });
+    return { claims, next, leaseEndsAt };
   }
 
   /**
@@ -216,7 +231,7 @@ export class Claims<Tx> {
   }
 
   /** @throws StayhookError if the store does not answer in time */
-  #askStore(which: Pick<ClaimOptions, "limit" | "eventId">): Promise<ClaimedEvent[]> {
+  #askStore(which: Pick<ClaimOptions, "limit" | "eventId" | "onNextDue">): Promise<ClaimedEvent[]> {
     const { store, worker, policy } = this.#queue;
     const { leaseDuration } = policy;
     return answerOf(

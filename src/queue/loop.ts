@@ -121,12 +121,12 @@ export class Loop<Tx> {
     const { claims } = this.#options;
     // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
     this.#dueAt = NEVER;
-    const { claimed } = await claims.fill({ limit, ahead });
+    const { claimed, next } = await claims.fill({ limit, ahead });
     if (claimed >= limit + ahead) this.#dueAt = NOW;
     if (this.#dueAt === NOW) return;
-    const next = (await claims.nextDue()) ?? NEVER;
+    const dueIn = (next === undefined ? await claims.nextDue() : next.in) ?? NEVER;
     if (this.#dueAt === NOW) return;
-    const wait = Math.max(next, claimed === 0 ? NOTHING_AFTER_ALL : 0);
+    const wait = Math.max(dueIn, claimed === 0 ? NOTHING_AFTER_ALL : 0);
     this.#dueAt = performance.now() + (this.#queue.store.subscribe ? wait : Math.min(wait, POLL));
   }
 }

@@ -1,5 +1,6 @@
 import { withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
+import type { AttemptEnd } from "./attempt.ts";
 import { Changes } from "./changes.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
 import { Claims } from "./claims.ts";
@@ -65,7 +66,7 @@ export class Queue<Tx> {
         this.#claims.startWaiting();
         changes.tell();
       },
-      onEnded: () => this.#mayBeDue(),
+      onEnded: (end) => this.#ended(end),
     });
     const onFilled = (): void => changes.tell();
     const claims = new Claims(options, { breaker, refusedReads, unrecorded, leases, running, onFilled });
@@ -186,6 +187,20 @@ export class Queue<Tx> {
     await this.#running.end(LAST_GIVE_BACK);
     await withTimeout(end - performance.now(), this.#claims.settled());
     this.#unsubscribe?.();
+  }
+
+  /**
+   * Lets others go on after an attempt. If another event of the record waits, a store with `subscribe` wakes the loop when
+   * it has recorded the end. It has not recorded the end of a lost attempt.
+   */
+  #ended(end: AttemptEnd): void {
+    if (this.#unsubscribe === undefined || end === "lost" || this.breaker.pause !== undefined) {
+      this.#mayBeDue();
+      return;
+    }
+    this.#claims.startWaiting();
+    this.#changes.looks += 1;
+    this.#changes.tell();
   }
 
   /** Makes the loop and the drains look for events: another event of a record may be due. */

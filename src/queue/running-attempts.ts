@@ -23,7 +23,7 @@ interface RunningAttemptsOptions<Tx> {
   readonly leases: Leases<Tx>;
   /** Called when an attempt needs no slot any more, although it has not ended. */
   readonly onSettling: () => void;
-  readonly onEnded: () => void;
+  readonly onEnded: (end: AttemptEnd) => void;
 }
 
 /** The attempts that run in this process. */
@@ -114,7 +114,7 @@ export class RunningAttempts<Tx> {
     if (this.ofSameRecord(attempt.claim) === attempt) this.#byRecord.delete(recordOf(attempt.claim));
     this.#options.leases.delete(attempt.lease);
     for (const watcher of this.#watchers) watcher.ended(attempt, end);
-    this.#options.onEnded();
+    this.#options.onEnded(end);
   }
 
   /** Tells the watcher of the attempts that run, and of those to come. */

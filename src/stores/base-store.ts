@@ -25,8 +25,8 @@ import {
 } from "./outcomes.ts";
 import { slices } from "./slices.ts";
 import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
-import { StoreClock, type Timed } from "./store-clock.ts";
-import { type AddAnswer, type ClaimCall, type Claimed, type Settled, StoreSteps } from "./store-steps.ts";
+import { StoreClock } from "./store-clock.ts";
+import { type AddAnswer, type ClaimCall, type Settled, StoreSteps } from "./store-steps.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 import { Subscribers } from "./subscribers.ts";
 
@@ -65,7 +65,10 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   #added = 0;
   readonly #clock = new StoreClock({
     newestReceivedAt: () => this.#newestReceivedAt(),
-    setBack: () => this.doSetBack(),
+    setBack: async () => {
+      await this.doSetBack();
+      this.#woke();
+    },
   });
   #isWaking = false;
   #closing: Promise<void> | undefined;
@@ -91,7 +94,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    checkNoUnknown(options, ["limit", "leaseDuration", "worker", "eventId", "newestFirst"]);
+    checkNoUnknown(options, ["limit", "leaseDuration", "worker", "eventId", "onNextDue"]);
     if (!(options.limit > 0)) return [];
     // A lease of 0 ms would end at once, and the same claim would lease the event again. So use at least 1 ms.
     const leaseDuration = Math.max(1, Math.ceil(options.leaseDuration));
@@ -100,18 +103,22 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
       if (!(await this.#isCurrent(options.eventId))) return [];
       checked.eventId = rowIdOf(options.eventId).eventId;
     }
-    const claimed = await this.#clock.follow(
+    const { claimed, next } = await this.#clock.follow(
       () => this.#claim(checked),
-      (claims) => claims.length > 0,
+      (found) => found.claimed.length > 0,
     );
     for (const { claim, row } of claimed) this.#remember(claim.lease, row);
+    if (next !== undefined) options.onNextDue?.(next ?? undefined);
     return claimed.map(({ claim }) => withFiringId(claim));
   }
 
-  async #claim(options: ClaimOptions): Promise<Timed<readonly Claimed[]>> {
+  /** @returns the claims, and the ms until the next one can succeed; `null` if no event waits */
+  async #claim(options: ClaimOptions) {
     await this.#lost.giveBack();
     const call: ClaimCall = { ...options, token: crypto.randomUUID().slice(9), claimed: [] };
-    return this.#lost.watch(call, () => this.doClaim(call));
+    const { now, result } = await this.#lost.watch(call, () => this.doClaim(call));
+    const { claimed, nextDueAt: at } = result;
+    return { now, result: { claimed, next: at == null ? at : Math.max(0, at - now) } };
   }
 
   async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {

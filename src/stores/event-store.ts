@@ -135,8 +135,11 @@ export interface ClaimOptions {
   readonly worker?: string | undefined;
   /** Claims only this event, if it can be claimed now. */
   readonly eventId?: string | undefined;
-  /** Takes the records that became due last. Default `false`: takes the records that are due longest. */
-  readonly newestFirst?: boolean | undefined;
+  /**
+   * Called at most once, before the call resolves, with what {@link EventStore.nextDue} gives after this claim. A store
+   * need not call it: the queue then calls `nextDue`.
+   */
+  readonly onNextDue?: ((ms: number | undefined) => void) | undefined;
 }
 
 /** Options of {@link EventStore.list}. */

@@ -18,11 +18,21 @@ export interface Claimed {
   readonly row: ClaimedRow;
 }
 
+/** What a claim found. */
+export interface ClaimResult {
+  readonly claimed: readonly Claimed[];
+  /**
+   * When the next claim can succeed, epoch ms by the store's clock. It is `null` if all events are done or parked, and
+   * `undefined` if the store has not looked.
+   */
+  readonly nextDueAt?: number | null | undefined;
+}
+
 /** What a settlement did. */
 export interface Settled {
   /** Whether the claim's lease ended the attempt. */
   readonly held: boolean;
-  /** Whether the record has more events that are due now or later. */
+  /** Whether the record may have more events that are due now or later. */
   readonly more: boolean;
 }
 
@@ -47,7 +57,7 @@ export abstract class StoreSteps<Tx> {
    * and may have equal records. The answers have the order of the additions.
    */
   protected abstract doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]>;
-  protected abstract doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>>;
+  protected abstract doClaim(call: ClaimCall): Promise<Timed<ClaimResult>>;
   /**
    * Returns the claims of calls that got no answer. A store that cannot know them before the answer must read them, and
    * must see to it that a call that arrives later claims nothing. On a database, a claim that has not ended yet holds the

@@ -4,7 +4,7 @@ import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
 
-/** How long a reading may be reused, ms. */
+/** How long a reading may be reused, ms. A reading that is far from the limit may be older. */
 const FRESH = 1000;
 /** The age at which a reading is renewed in the background, ms. Requests need not wait for the new reading. */
 const RENEW = 500;
@@ -83,6 +83,7 @@ export class StoreCounts {
   /** Returns a promise if a reading is needed. It resolves to `false` if the store cannot count. */
   #hasRoom(most: number): boolean | Promise<boolean> {
     if (most === Number.POSITIVE_INFINITY) return true;
+    if (this.#isFarFrom(most)) return true;
     const last = this.#last;
     const age = last ? performance.now() - last.at : Number.POSITIVE_INFINITY;
     // Renew the reading in the background, so that most notifications need not wait for it.
@@ -93,6 +94,18 @@ export class StoreCounts {
     }
     // The events that were added since the reading may be handled by now.
     return this.#renew().isCounted;
+  }
+
+  /**
+   * Whether fewer than half of `most` events waited at the last reading, and this process has added few since. Other
+   * processes may have added more, but they count, too: each may exceed the limit by a thousandth.
+   */
+  #isFarFrom(most: number): boolean {
+    return (
+      this.#last !== undefined &&
+      this.#waiting < most / 2 &&
+      this.#added - this.#last.added < Math.floor(most / 1000)
+    );
   }
 
   #counted(adding: Promise<AddAnswer>): Promise<AddAnswer> {

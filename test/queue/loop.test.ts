@@ -20,6 +20,7 @@ import {
   SECOND,
   sleep,
   startedQueue,
+  tellsNothing,
   useFakeTime,
 } from "./support.ts";
 
@@ -83,20 +84,28 @@ test("retries and new events wait in one line", async () => {
 
 describe("an idle loop", () => {
   test.each([
-    { what: "that notifies is asked only when it does", alter: {}, idle: 1 },
-    { what: "that cannot notify is polled each second", alter: noSubscription, idle: 60 },
-  ])("a store $what", async ({ alter, idle }) => {
+    { what: "that notifies is asked only when it does", alter: {}, idle: 1, each: 1, asked: 0 },
+    {
+      what: "that tells nothing with a claim is asked for it",
+      alter: tellsNothing,
+      idle: 1,
+      each: 1,
+      asked: 1,
+    },
+    // Of each event: the claim that gets it, and the claim after its end.
+    { what: "that cannot notify is polled each second", alter: noSubscription, idle: 60, each: 2, asked: 0 },
+  ])("a store $what", async ({ alter, idle, each, asked }) => {
     const { queue, add, calls, ran } = await startedQueue([], { alter });
     await advance(MINUTE - 1);
-    expect(calls).toMatchObject({ claim: idle, nextDue: idle });
+    expect(calls).toMatchObject({ claim: idle, nextDue: idle * asked });
     for (const id of idsOf(20)) {
       await add(id);
       await advance(0);
       queue.wake();
       await advance(0);
     }
-    // Of each event: the claim that gets it, and the claim after its end.
-    expect(calls).toMatchObject({ claim: idle + 40, nextDue: idle + 40, settle: 20, get: 0 });
+    const claim = idle + 20 * each;
+    expect(calls).toMatchObject({ claim, nextDue: claim * asked, settle: 20, get: 0 });
     // An event that another process has added.
     await add("later");
     await advance(SECOND);
@@ -104,13 +113,14 @@ describe("an idle loop", () => {
   });
 
   test("asks when the next event is due only after a claim that was not full", async () => {
-    const { calls, ran } = await startedQueue(idsOf(5), { concurrency: 1 });
+    const { calls, ran } = await startedQueue(idsOf(5), { concurrency: 1, alter: tellsNothing });
     expect(ran).toHaveLength(5);
     expect(calls.nextDue).toBeLessThanOrEqual(2);
   });
 
   test("handles an event at once that was added while it asked when the next event is due", async () => {
-    const { add, ran } = await startedQueue([], { alter: { nextDue: late(() => sleep(100)) } });
+    const alter = { ...tellsNothing, nextDue: late(() => sleep(100)) };
+    const { add, ran } = await startedQueue([], { alter });
     await advance(50);
     await add("a");
     await advance(50);
@@ -183,7 +193,9 @@ describe("a store that fails", () => {
         (own: (...args: never[]) => Promise<never>) =>
         (...args: never[]) =>
           hangs ? never() : own(...args);
-      const { queue, add, ran, logged } = await startedQueue([], { alter: { [method]: hang } });
+      const { queue, add, ran, logged } = await startedQueue([], {
+        alter: { ...tellsNothing, [method]: hang },
+      });
       await advance(29 * SECOND);
       expect(queue.failure).toBeUndefined();
       await advance(2 * SECOND);

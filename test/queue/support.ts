@@ -12,7 +12,7 @@ import type {
   WorkContext,
   WorkResult,
 } from "../../src/queue/work.ts";
-import type { EventStore } from "../../src/stores/event-store.ts";
+import type { ClaimOptions, EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import type { ClaimedEvent, NewEvent } from "../../src/stores/stored-event.ts";
 
@@ -224,6 +224,11 @@ export const late =
     await wait();
     return answer;
   };
+
+/** A store whose claims do not tell when the next event is due. */
+export const tellsNothing = {
+  claim: (own: EventStore["claim"]) => (options: ClaimOptions) => own({ ...options, onNextDue: undefined }),
+};
 
 /** Makes a method never answer. */
 export const hanging = () => never;

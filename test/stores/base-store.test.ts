@@ -320,7 +320,7 @@ describe("a claim whose answer was lost", () => {
 
     protected override async doClaim(call: ClaimCall) {
       const answer = await super.doClaim(call);
-      call.claimed = answer.result;
+      call.claimed = answer.result.claimed;
       await this.answer(call.eventId);
       return answer;
     }

@@ -132,7 +132,6 @@ const claimStep = does("claim", {
   leaseDuration: duration,
   // Usually absent, because a claim by event id finds little.
   eventId: rarely(eventId),
-  newestFirst: maybe(fc.boolean()),
   worker: maybe(fc.constantFrom("host:1", "host:2")),
 });
 const pruneStep = does("prune", {
@@ -361,7 +360,9 @@ class Walk {
    */
   async #claim(options: ClaimOptions): Promise<void> {
     const due = firstDueEvents(await this.#model.list({ limit: 1000 }), Date.now());
-    const real = await this.#store.claim(options);
+    let told: { readonly in: number | undefined } | undefined;
+    const real = await this.#store.claim({ ...options, onNextDue: (ms) => (told = { in: ms }) });
+    if (told !== undefined) expect(told.in).toBe(await this.#store.nextDue());
     if (options.eventId === undefined) {
       expect(real).toHaveLength(Math.min(options.limit, due.length));
       expect(due).toEqual(expect.arrayContaining(real.map(({ eventId }) => eventId)));

@@ -33,7 +33,6 @@ export const claiming: Cases = {
     const next = await add("booking:A");
     equal("claim() while the record is leased", await claim(), []);
     equal("claim() by id while the record is leased", await claim({ eventId: next.eventId }), []);
-    equal("claim() of the newest while the record is leased", await claim({ newestFirst: true }), []);
     await claims("of another record", await add("booking:B"));
     await done(held);
     await claims("after settle()", next);
@@ -70,12 +69,11 @@ export const claiming: Cases = {
 };
 
 /** Claims the records one by one, and fails if their order differs. */
-async function expectOrder({ claimOne }: Bench, newestFirst: boolean, refs: readonly (string | null)[]) {
+async function expectOrder({ claimOne }: Bench, refs: readonly (string | null)[]) {
   const claims = [];
-  for (let index = 0; index < refs.length; index++) claims.push(await claimOne({ limit: 1, newestFirst }));
-  const what = `refs of successive claims with newestFirst ${newestFirst}`;
+  for (let index = 0; index < refs.length; index++) claims.push(await claimOne({ limit: 1 }));
   equal(
-    what,
+    "refs of successive claims",
     claims.map(({ ref }) => ref),
     refs,
   );
@@ -99,18 +97,18 @@ async function overdue(
 
 /** Cases for the record and the event that `claim` takes. */
 export const ordering: Cases = {
-  "the record that is due longest is claimed first, or last with newestFirst": async (bench) => {
+  "the record that is due longest is claimed first": async (bench) => {
     const order = ["booking:new", "booking:retry", "booking:timer", null];
     await overdue(bench, "pending", "booking:new", 400);
     await overdue(bench, "scheduled", "booking:timer", 200);
     await overdue(bench, "pending", null, 100);
     await overdue(bench, "retrying", "booking:retry", 300);
-    for (const claimed of await expectOrder(bench, true, [...order].reverse())) {
+    for (const claimed of await expectOrder(bench, order)) {
       await bench.settle(claimed, { state: "released" });
       await bench.tick();
     }
     // Each of the released events has been due since its release.
-    await expectOrder(bench, false, [...order].reverse());
+    await expectOrder(bench, order);
   },
 
   "of a record, the event that is due longest is claimed first": async (bench) => {
@@ -120,9 +118,9 @@ export const ordering: Cases = {
     const first = await overdue(bench, "pending", "booking:A", 400);
     const second = await overdue(bench, "pending", "booking:A", 300);
     const last = await add("booking:A");
-    // The state in which an event waits makes no difference, and neither does `newestFirst`.
+    // The state in which an event waits makes no difference.
     for (const { eventId } of [first, second, retry, late, last]) {
-      const claimed = await claimOne({ newestFirst: eventId === second.eventId });
+      const claimed = await claimOne();
       equal("id of the claimed event", claimed.eventId, eventId);
       await done(claimed);
     }

@@ -124,6 +124,25 @@ export const leases: Cases = {
 };
 
 export const nextDue: Cases = {
+  "a claim may tell when the next event is due": async ({ store, add, ended }) => {
+    const told: (number | undefined)[] = [];
+    const claimed = async () => {
+      const onNextDue = (ms: number | undefined): unknown => told.push(ms);
+      return (await store.claim({ limit: 2, leaseDuration: LONG, onNextDue })).length;
+    };
+    equal("how many events an empty store gives", await claimed(), 0);
+    if (told.length === 0) return;
+    await add("booking:A", {}, { dueIn: LONG / 2 });
+    equal("how many events a claim gives before the event is due", await claimed(), 0);
+    await ended("booking:B", failed(LONG / 4));
+    await add("booking:C");
+    equal("how many events a claim gives", await claimed(), 1);
+    equal("what the claim of an empty store told", told[0], undefined);
+    between("what the claim before the due time told", told[1] ?? 0, LONG / 2 - 30_000, LONG / 2);
+    between("what the claim beside a retry told", told[2] ?? 0, LONG / 4 - 30_000, LONG / 4);
+    equal("how often the claims told it", told.length, 3);
+  },
+
   "nextDue considers leases, retries and scheduled events": async ({ store, add, claimOne, ended }) => {
     const soon = async (what: string) =>
       between(`nextDue() with ${what}`, await store.nextDue(), LONG - 30_000, LONG);

@@ -18,11 +18,6 @@ export class DueHeap<T extends HeapItem> {
     return this.#items[0];
   }
 
-  /** Returns the items that are due at `now`, the item that became due last first. */
-  dueAt(now: number): T[] {
-    return this.#items.filter(({ time }) => time <= now).sort((a, b) => b.time - a.time || b.rank - a.rank);
-  }
-
   /** Adds the item, moves it to another time, or removes it if `time` is `undefined`. */
   set(item: T, time: number | undefined): void {
     if (time === undefined) {

@@ -15,7 +15,7 @@ import {
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   delayUntil,
@@ -89,22 +89,22 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return "added";
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<Timed<Claimed[]>> {
+  protected async doClaim(options: ClaimOptions): Promise<Timed<ClaimResult>> {
     const now = this.#tables.now();
-    const result: Claimed[] = [];
+    const claimed: Claimed[] = [];
     for (const record of this.#tables.candidates(options, now)) {
-      if (result.length >= options.limit) break;
+      if (claimed.length >= options.limit) break;
       const row = options.eventId === undefined ? firstOf(record) : this.#tables.events.get(options.eventId);
       // An ended lease stays valid until an event of the record is claimed.
       if (row !== undefined && isOpen(row) && row.dueAt <= now) {
         this.#tables.expire(record, now);
-        result.push(this.#lease(row, now, options));
+        claimed.push(this.#lease(row, now, options));
       } else {
         // A replaced event may be due later than its record.
         this.#tables.refresh(record);
       }
     }
-    return { now, result };
+    return { now, result: { claimed, nextDueAt: this.#nextDueAt } };
   }
 
   #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions): Claimed {
@@ -201,13 +201,18 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   #alreadySettled({ eventId, lease }: ClaimedEvent): Settled {
     const row = this.#tables.events.get(eventId);
-    return { held: row?.lease === lease && row.state !== "processing", more: false };
+    const held = row?.lease === lease && row.state !== "processing";
+    return { held, more: held };
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
-    const now = this.#tables.now();
+    const [now, at] = [this.#tables.now(), this.#nextDueAt];
+    return { now, result: at === null ? undefined : Math.max(0, at - now) };
+  }
+
+  get #nextDueAt(): number | null {
     const { time = LOCKED } = this.#tables.due.first ?? {};
-    return { now, result: time === LOCKED ? undefined : Math.max(0, time - now) };
+    return time === LOCKED ? null : time;
   }
 
   protected async doSetBack(): Promise<void> {

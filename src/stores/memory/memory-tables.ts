@@ -160,12 +160,10 @@ export class MemoryTables {
   }
 
   /** Yields the records that can be claimed. The caller leases each record before it asks for the next one. */
-  *candidates({ eventId, newestFirst }: ClaimOptions, now: number): Iterable<RecordRow> {
+  *candidates({ eventId }: ClaimOptions, now: number): Iterable<RecordRow> {
     if (eventId !== undefined) {
       const record = this.events.get(eventId)?.record;
       if (record !== undefined && record.index !== -1 && record.time <= now) yield record;
-    } else if (newestFirst) {
-      yield* this.due.dueAt(now);
     } else {
       while (this.due.first !== undefined && this.due.first.time <= now) yield this.due.first;
     }

@@ -14,6 +14,7 @@ import {
   keyOf,
   knownAnswer,
   LeaseLost,
+  nextDueAt,
 } from "../sql/sql-queue.ts";
 import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
 import {
@@ -34,7 +35,7 @@ import type { Tables } from "../sql/sql-schema.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 
 /**
@@ -219,16 +220,16 @@ function dueTimes(additions: readonly Addition[], now: number): Row[] {
   return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
 }
 
-function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<Claimed[]>> {
+function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
   const { sql, now } = operation;
-  const { token, limit, leaseDuration, worker, newestFirst } = call;
-  const statement = newestFirst ? sql.claimableNewest : sql.claimable;
-  const records = yield* select(statement, now, now, limitOf(limit));
+  const { token, leaseDuration, worker } = call;
+  const limit = limitOf(call.limit);
+  const records = yield* select(sql.claimable, now, now, limit);
   for (const record of records) yield* expire(operation, record);
   const found = records.length === 0 ? [] : yield* select(FIRST_DUE, json(records.map(refOf)), now);
   const events = new Map(found.map((event) => [text(event.ref), event]));
   const leases: Row[] = [];
-  const result: Claimed[] = [];
+  const claimed: Claimed[] = [];
   for (const record of records) {
     const event = events.get(text(record.ref));
     if (event === undefined) {
@@ -237,14 +238,15 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<Claime
     }
     const lease = `${token}:${leases.length}`;
     leases.push({ seq: number(event.seq), lease });
-    result.push({ claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } });
+    claimed.push({ claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } });
   }
   const end = now + leaseDuration;
   if (leases.length > 0)
     yield* change(CLAIM, json(leases), end, now, toTextOrNull(worker), end, leaseDuration, end);
   // Records without a due event have a later due time now, so that the next records take their places.
-  if (result.length > 0 || records.length === 0) return { now, result };
-  return yield* claimAll(operation, call);
+  if (claimed.length === 0 && records.length > 0) return yield* claimAll(operation, call);
+  if (claimed.length >= limit) return { now, result: { claimed } };
+  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
 }
 
 /** Locks the records of the claims. Returns a row for each lease that is still held, by its token. */

@@ -82,23 +82,36 @@ const add = `
   SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
 
 /**
+ * When the next claim can succeed after the one that takes `free`, if that one is not full. The first 100 rows show the
+ * leased records whose due time an `add` or a replay has lowered.
+ */
+const NEXT_DUE = `
+  CASE WHEN (SELECT count(*) FROM free) < $2 THEN least(
+    (SELECT o.due_at FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.lease_end IS NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))
+      ORDER BY o.due_at LIMIT 1),
+    (SELECT min(greatest(o.due_at, o.lease_end)) FROM (
+      SELECT o.due_at, o.lease_end FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))
+      ORDER BY o.due_at LIMIT 100) AS o),
+    (SELECT t.now + $3 FROM free LIMIT 1)) END AS next_due_at`;
+
+/**
  * Leases records, in the transaction of {@link take}. Returns the time, and a row for each leased record. If the process
  * freezes, PostgreSQL ends the transaction. Parameters: the token of the claim, the limit, the lease's duration, the due
  * time at which the search begins.
  */
-const lease = (which: string, direction = "") => `
+const lease = (which: string) => `
   WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)),
   free AS MATERIALIZED (
     SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
     WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}
-    ORDER BY r.due_at ${direction} LIMIT $2 FOR UPDATE SKIP LOCKED),
+    ORDER BY r.due_at LIMIT $2 FOR UPDATE SKIP LOCKED),
   leased AS (
     UPDATE stayhook_records r
     SET lease = $1 || ':' || f.n, lease_end = t.now + $3, lease_duration = $3, due_at = t.now + $3
     FROM (SELECT *, row_number() OVER () AS n FROM free) f, t
     WHERE r.ref = f.ref AND r.ref = ANY (ARRAY(SELECT ref FROM free))
     RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
-  SELECT t.now, l.* FROM t LEFT JOIN leased l ON true`;
+  SELECT t.now, ${NEXT_DUE}, l.* FROM t LEFT JOIN leased l ON true`;
 
 /**
  * Marks the first due event of each leased record. Runs after the statement that leased the records, because only a
@@ -218,7 +231,6 @@ const stateOfLease = `
 const statements = {
   add,
   lease: lease("r.due_at >= $4"),
-  leaseNewest: lease("r.due_at >= $4", "DESC"),
   leaseOf: lease(
     "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
   ),

@@ -19,7 +19,7 @@ import {
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
@@ -153,7 +153,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
    * Leases records, and marks their events in a second statement: only a younger snapshot shows what others have
    * committed before the lease. Both are one transaction, so that nobody sees a record that is leased without its event.
    */
-  protected override async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
+  protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
     const since = this.#sinceNow();
     return this.#driver.transaction(() => this.#claim(call, since), failing.claim);
@@ -167,13 +167,15 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return claims;
   }
 
-  *#claim(call: ClaimCall, since: number): SqlSteps<Timed<readonly Claimed[]>> {
+  *#claim(call: ClaimCall, since: number): SqlSteps<Timed<ClaimResult>> {
     const { leaseDuration, worker, eventId } = call;
     const hot = this.#hot;
     const rows = yield* this.#lease(call, since);
     const now = number(rows[0]!.now);
     const records = new Map(rows.filter(({ ref }) => ref !== null).map((row) => [text(row.lease), row]));
-    if (records.size === 0) return { now, result: [] };
+    const looked = eventId === undefined && records.size < limitOf(call.limit);
+    const nextDueAt = looked ? numberOrNull(rows[0]!.next_due_at) : undefined;
+    if (records.size === 0) return { now, result: { claimed: [], nextDueAt } };
     const refs = [...records.values()].map(({ ref }) => text(ref));
     yield* this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
     const leases = [...records.keys()];
@@ -188,19 +190,20 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       records.delete(lease);
       return { claim, row: { history: historyOf(event), worker } };
     });
+    const { claimed } = call;
+    if (records.size === 0) return { now, result: { claimed, nextDueAt } };
     yield* this.#unlease([...records.values()]);
-    return { now, result: call.claimed };
+    return { now, result: { claimed } };
   }
 
   /** Leases the records that are due. The first row has the time. */
   *#lease(
-    { token, limit: asked, leaseDuration, eventId, newestFirst }: ClaimCall,
+    { token, limit: asked, leaseDuration, eventId }: ClaimCall,
     since: number,
   ): SqlSteps<readonly Row[]> {
     const limit = limitOf(asked);
     const lease = (sql: Statement, which: unknown) => prepared(sql, token, limit, leaseDuration, which);
     if (eventId !== undefined) return yield* lease(this.#hot.leaseOf, Buffer.from(toId(eventId)));
-    if (newestFirst) return yield* lease(this.#hot.leaseNewest, 0);
     let rows = yield* lease(this.#hot.lease, since);
     if (since > 0 && rows[0]!.ref === null) rows = yield* lease(this.#hot.lease, 0);
     // Only a claim that took all it could may begin at a later due time the next time.
@@ -293,7 +296,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return Promise.all(
       settlements.map(async ({ claim }, index) => {
         const held = more.has(index) || (await this.#stateOf(claim)) === "settled";
-        return { held, more: more.get(index) ?? false };
+        return { held, more: more.get(index) ?? held };
       }),
     );
   }
@@ -325,7 +328,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     const settle = () =>
       this.#driver.transaction<Settled>(function* () {
         const [state] = yield* select(stateOfLease.text, toId(claim.eventId), claim.lease);
-        if (state?.lease !== "held") return { held: state?.lease === "settled", more: false };
+        if (state?.lease !== "held") return settled(state?.lease);
         yield { writes: writes as readonly Write<never>[] };
         yield* select(`SELECT set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)`);
         const [row] = yield* select(statement.text, ...(values as SqlValue[]), `${PATIENCE.alone}ms`);
@@ -337,7 +340,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     } catch (error) {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
-      return { held: (await this.#stateOf(claim)) === "settled", more: false };
+      return settled(await this.#stateOf(claim));
     }
   }
 
@@ -374,6 +377,12 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       return numberOrNull(row!.at) ?? undefined;
     });
   }
+}
+
+/** What a repeated settlement did, by the state of its claim's lease. */
+function settled(lease: unknown): Settled {
+  const held = lease === "settled";
+  return { held, more: held };
 }
 
 /** @param known - the rows of the ids that the store had already. An event that was deleted since has no row */

@@ -88,6 +88,12 @@ local function move(event, state, due, reason, ...)
   call('HSET', key('event', id), unpack(fields))
 end
 
+-- Returns when the next claim can succeed. False if no event waits.
+local function next_due()
+  local first = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
+  return first and tonumber(first) or false
+end
+
 local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end
 local function end_lease(record) call('DEL', key('record', record)) end
 

@@ -70,11 +70,9 @@ end
 
 if input.only then lease_only(input.only)
 else
-  local records = input.newestFirst and call('ZREVRANGEBYSCORE', DUE, now, '-inf', 'LIMIT', 0, input.limit)
-    or call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
-  for _, record in ipairs(records) do lease_first(record) end
+  for _, record in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)) do lease_first(record) end
 end
-return answer({ now, claims })
+return answer({ now, claims, next_due() })
 `;
 
 /** Lua function that returns whether a claim's lease is held. */
@@ -117,7 +115,8 @@ local function settle(settlement)
   local event, record = load(settlement.id), settlement.record
   if not is_held(settlement) then
     -- If this lease ended the attempt, the answer of an earlier call was lost.
-    return { event and event.lease == settlement.lease and event.state ~= 'processing' and 1 or 0, 0 }
+    local settled = event and event.lease == settlement.lease and event.state ~= 'processing' and 1 or 0
+    return { settled, settled }
   end
   end_lease(record)
   if settlement.own then
@@ -142,8 +141,7 @@ return answer(results)
 `;
 
 const nextDue = `
-local first = call('ZRANGE', DUE, 0, 0, 'WITHSCORES')[2]
-return { now, first and max(0, tonumber(first) - now) or false }
+return { now, next_due() }
 `;
 
 const bodies = { start, schema, add, claim, renew, settle, nextDue, ...upkeep };

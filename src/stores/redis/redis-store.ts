@@ -9,7 +9,7 @@ import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
@@ -102,15 +102,16 @@ export class RedisStore extends BaseStore {
     return (await this.#run("add", additions.map(toAdd))) as AddAnswer[];
   }
 
-  protected async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
-    const { token, leaseDuration, worker = "", eventId, newestFirst } = call;
+  protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
+    const { token, leaseDuration, worker = "", eventId } = call;
     const input = {
-      ...{ name: token, duration: leaseDuration, worker: toText(worker), newestFirst },
+      ...{ name: token, duration: leaseDuration, worker: toText(worker) },
       limit: Math.min(call.limit, MOST),
       only: eventId === undefined ? undefined : toText(eventId),
     };
-    const [now, rows] = (await this.#run("claim", input)) as [Num, RowReply[]];
-    return { now: Number(now), result: rows.map(toClaimed) };
+    const [now, rows, next] = (await this.#run("claim", input)) as [Num, RowReply[], Num | null | undefined];
+    const nextDueAt = next == null ? next : Number(next);
+    return { now: Number(now), result: { claimed: rows.map(toClaimed), nextDueAt } };
   }
 
   /** A script's answer is the first to know its claims, so Redis is asked. */
@@ -129,8 +130,8 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
-    const [now, next] = (await this.#run("nextDue")) as [Num, Num | null];
-    return { now: Number(now), result: toNumber(next) };
+    const [now, next] = ((await this.#run("nextDue")) as [Num, Num | null]).map(toNumber);
+    return { now: now!, result: next === undefined ? undefined : Math.max(0, next - now!) };
   }
 
   protected async doSetBack(): Promise<void> {

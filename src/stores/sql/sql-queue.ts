@@ -3,7 +3,7 @@
 import type { Write } from "../event-store.ts";
 import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
 import { expire, lock, lockAll, type Operation, removeEvents } from "./sql-records.ts";
@@ -107,32 +107,39 @@ function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<
   if (known === null || known > due) yield* change(sql.setDue, due, key);
 }
 
-export function* hasDue({ sql, now }: Operation): SqlSteps<Timed<boolean>> {
-  return { now, result: (yield* select(sql.due, now, now)).length > 0 };
+export function* nextDueAt({ sql }: Operation): SqlSteps<number | null> {
+  return numberOrNull((yield* select(sql.nextDue))[0]!.at);
 }
 
-export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Timed<Claimed[]>> {
+/** Returns the result of a claim that finds nothing; `undefined` if a record can be claimed. */
+export function* noneDue(operation: Operation): SqlSteps<Timed<ClaimResult | undefined>> {
   const { sql, now } = operation;
-  const result: Claimed[] = [];
+  const isDue = (yield* select(sql.due, now, now)).length > 0;
+  return { now, result: isDue ? undefined : { claimed: [], nextDueAt: yield* nextDueAt(operation) } };
+}
+
+export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
+  const { sql, now } = operation;
+  const claimed: Claimed[] = [];
   if (call.eventId !== undefined) {
-    const claimed = yield* claimById(operation, call, call.eventId);
-    return { now, result: claimed === undefined ? [] : [claimed] };
+    const only = yield* claimById(operation, call, call.eventId);
+    return { now, result: { claimed: only === undefined ? [] : [only] } };
   }
   const limit = limitOf(call.limit);
-  const statement = call.newestFirst ? sql.claimableNewest : sql.claimable;
-  for (let isLast = false; !isLast && result.length < limit; ) {
-    const room = limit - result.length;
-    const records = yield* select(statement, now, now, room);
+  for (let isLast = false; !isLast && claimed.length < limit; ) {
+    const room = limit - claimed.length;
+    const records = yield* select(sql.claimable, now, now, room);
     for (const record of records) {
       yield* expire(operation, record);
       const key = text(record.ref);
       const [event] = yield* select(sql.firstDue, key, now);
-      if (event !== undefined) result.push(yield* leaseOf(operation, record, event, call, result.length));
+      if (event !== undefined) claimed.push(yield* leaseOf(operation, record, event, call, claimed.length));
       else yield* endLease(operation, key, 0);
     }
     isLast = records.length < room;
   }
-  return { now, result };
+  if (claimed.length >= limit) return { now, result: { claimed } };
+  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
 }
 
 function* claimById(operation: Operation, call: ClaimCall, eventId: string): SqlSteps<Claimed | undefined> {
@@ -267,7 +274,8 @@ export function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRo
 
 /** Whether a lease that is not held has ended the attempt. The event keeps its token until the event's next claim. */
 export function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
-  return { held: (yield* select(sql.endedBy, toId(eventId), lease)).length > 0, more: false };
+  const held = (yield* select(sql.endedBy, toId(eventId), lease)).length > 0;
+  return { held, more: held };
 }
 
 export function* setBack({ sql, now }: Operation): SqlSteps<void> {

@@ -17,8 +17,6 @@ const REMOVABLE =
 const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
 
 const SET_CONTENT = CONTENT_COLUMNS.map((column) => `${column} = ?`).join(", ");
-const CLAIMABLE =
-  "SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)";
 
 const insertInto = (columns: string) =>
   `INSERT INTO stayhook_events (${columns}) VALUES (${columns.replaceAll(/\w+/g, "?")})`;
@@ -128,8 +126,9 @@ export function statementsOf(dialect: SqlDialect) {
     deleteMeta: "DELETE FROM stayhook_meta WHERE name = ? AND value = ?",
 
     due: "SELECT 1 AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?) LIMIT 1",
-    claimable: `${CLAIMABLE} ORDER BY due_at LIMIT ? ${skipLocked}`,
-    claimableNewest: `${CLAIMABLE} ORDER BY due_at DESC LIMIT ? ${skipLocked}`,
+    claimable: `
+      SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)
+      ORDER BY due_at LIMIT ? ${skipLocked}`,
     firstDue: `
       SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, seq LIMIT 1`,
     firstDueAt: "SELECT min(due_at) AS at FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL",

@@ -6,7 +6,7 @@ import type { Addition, Settlement } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   runAsync,
@@ -30,7 +30,17 @@ import {
   setMeta,
   type TimersSeen,
 } from "./sql-changes.ts";
-import { add, alreadySettled, claimEvents, hasDue, LeaseLost, renew, setBack, settle } from "./sql-queue.ts";
+import {
+  add,
+  alreadySettled,
+  claimEvents,
+  LeaseLost,
+  nextDueAt,
+  noneDue,
+  renew,
+  setBack,
+  settle,
+} from "./sql-queue.ts";
 import type { Operation } from "./sql-records.ts";
 import {
   fromText,
@@ -114,14 +124,14 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return this.write(failing.add, (operation) => add(operation, additions));
   }
 
-  protected async doClaim(call: ClaimCall): Promise<Timed<readonly Claimed[]>> {
+  protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const due = await this.read(hasDue);
-    if (!due.result) return { now: due.now, result: [] };
+    const none = await this.read(noneDue);
+    if (none.result !== undefined) return { now: none.now, result: none.result };
     const { claiming } = this;
     return this.write(failing.claim, function* (operation) {
       const timed = yield* claiming(operation, call);
-      call.claimed = timed.result;
+      call.claimed = timed.result.claimed;
       return timed;
     });
   }
@@ -153,8 +163,9 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
-    return this.read(function* ({ sql, now }) {
-      const at = numberOrNull((yield* select(sql.nextDue))[0]!.at);
+    return this.read(function* (operation) {
+      const { now } = operation;
+      const at = yield* nextDueAt(operation);
       return { now, result: at === null ? undefined : Math.max(0, at - now) };
     });
   }

@@ -276,10 +276,6 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     }),
     fails: "order: a record with many events does not hold up other records",
   },
-  "ignores newestFirst": {
-    wrap: (store) => ({ claim: ({ newestFirst: _, ...options }) => store.claim(options) }),
-    fails: "order: the record that is due longest is claimed first, or last with newestFirst",
-  },
   "takes new events before retries": {
     wrap: (store) => ({
       async claim(options) {

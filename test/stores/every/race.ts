@@ -108,7 +108,6 @@ class Round {
       const sentAt = performance.now();
       const claims = await store.claim({
         ...{ limit: 1 + this.#random.below(20), leaseDuration },
-        newestFirst: this.#random.chance(0.2),
       });
       for (const claim of claims) this.#begin(claim, sentAt + leaseDuration - 10);
       if (claims.length === 0) await sleep(Math.min(20, (await store.nextDue()) ?? 20));

@@ -54,6 +54,14 @@ describeEvery(
       expect(await store.nextDue()).toBeLessThanOrEqual(20_000);
     });
 
+    test("settle that is repeated wakes its own subscriber: the first call may have got no answer", async () => {
+      const { store, wakes } = await subscribed(kind);
+      for (const dueIn of [0, 20_000]) await store.add(eventOf("booking:A"), { dueIn });
+      const [claim] = await store.claim(CLAIM);
+      await store.settle(claim!, DONE);
+      await wakes(() => store.settle(claim!, DONE));
+    });
+
     test("nobody is woken after the subscription or the store has ended", async () => {
       const { place, other, woken, end, store } = await subscribed(kind);
       const closed = place.open();

@@ -186,6 +186,21 @@ describe("a backlog", () => {
     expect(count).toHaveBeenCalledTimes(2);
   });
 
+  it("is counted again only after some events while it is far from its limit", async () => {
+    const { count, counts } = backlogOf(() => 0);
+    const add = vi.fn(async () => "added" as const);
+    for (const at of [0, 60_000, 120_000, 180_000]) {
+      await vi.advanceTimersByTimeAsync(at);
+      expect(await counts.addBelow(3000, add)).toBe("added");
+      expect(count).toHaveBeenCalledTimes(at < 180_000 ? 1 : 2);
+    }
+    const near = backlogOf(() => 1500);
+    await near.counts.addBelow(3000, add);
+    await vi.advanceTimersByTimeAsync(2000);
+    await near.counts.addBelow(3000, add);
+    expect(near.count).toHaveBeenCalledTimes(2);
+  });
+
   it("counts what a burst adds before the store has counted it", async () => {
     const store: string[] = [];
     // Each call of the store takes longer than the burst.
