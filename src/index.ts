@@ -66,12 +66,14 @@ export type {
 export type { StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
+export type { EndpointUrlOptions } from "./webhooks/endpoint-url.ts";
 export type { EventOf } from "./webhooks/event-of.ts";
 export type {
   BookingEvent,
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
+  InAccount,
   ListingEvent,
   ListingStatusEvent,
   ListingTimerEvent,
@@ -80,6 +82,7 @@ export type {
   UnknownEvent,
   WebhookCallbacks,
   WebhookEvent,
+  WithAccount,
 } from "./webhooks/events.ts";
 export type { FieldChange, FieldChanges, PreviousRecord } from "./webhooks/field-changes.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
@@ -96,6 +99,8 @@ export type {
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
 export type { Track } from "./webhooks/processing/record.ts";
+export type { AccountFrom, AccountRequest } from "./webhooks/receiving/account.ts";
+export type { AskedSecrets } from "./webhooks/receiving/account-keys.ts";
 export type {
   InvalidObservation,
   ReceivedObservation,

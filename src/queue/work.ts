@@ -155,6 +155,8 @@ export interface AttemptObservation {
   readonly eventId: string;
   /** The event's record: `booking:<code>`, `listing:<id>`, or `null` if the event has no record. */
   readonly ref: string | null;
+  /** The event's account, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
   /** The number of the attempt, from 1. Attempts that found the platform out of reach do not count. */
   readonly attempt: number;
   /** When the store recorded the event. */

@@ -3,7 +3,8 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { WebhookEvent } from "./events.ts";
+import type { InAccount, WebhookEvent } from "./events.ts";
+import type { AccountFrom } from "./receiving/account.ts";
 
 /** The parts of a handler's options that decide the types of its events. */
 interface EventSource {
@@ -26,14 +27,19 @@ interface TrackSource {
 }
 
 type EventsOf<H> = H extends EventSource
-  ? EventsOfClient<H["client"], H["store"] extends EventStore<infer Tx> ? Tx : never, TrackedBy<H>>
+  ? EventsOfClient<
+      H["client"],
+      H["store"] extends EventStore<infer Tx> ? Tx : never,
+      TrackedBy<H>,
+      H extends { readonly accountFrom: AccountFrom } ? InAccount : unknown
+    >
   : H extends EventCarrier
     ? NonNullable<H["~event"]>
     : never;
 
-type EventsOfClient<C, Tx, F extends string> =
+type EventsOfClient<C, Tx, F extends string, A> =
   C extends StayhookClient<infer B extends Booking, infer L extends Listing>
-    ? WebhookEvent<B, L, Tx, F>
+    ? WebhookEvent<B, L, Tx, F, A>
     : never;
 
 /** The names of the fields that the option `track` chooses. */

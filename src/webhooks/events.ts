@@ -3,6 +3,7 @@ import type { Booking, BookingStatus, Listing, ListingStatus } from "../models/r
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { SynchronousTransaction } from "../stores/event-store.ts";
 import type { FieldChanges, PreviousRecord } from "./field-changes.ts";
+import type { AccountFrom } from "./receiving/account.ts";
 import type { EventTimers, FiredTimer } from "./timers.ts";
 
 /** The fields of every event. */
@@ -228,45 +229,73 @@ export interface Transactional<Tx> {
 /** Adds `atomically` to an event if the store has transactions. If the store has none, `Tx` is `never`. */
 export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
+/** The field that events have in a handler with `accountFrom`. */
+export interface InAccount {
+  /** The account that the notification was sent for, as `accountFrom` found it. */
+  readonly account: string;
+}
+
+/**
+ * The fields that the option `accountFrom` adds to events. For options of the type `WebhookHandlerOptions`, nobody knows
+ * whether they have an `accountFrom`.
+ */
+export type AccountField<A> = [A] extends [undefined]
+  ? unknown
+  : [AccountFrom] extends [A]
+    ? unknown
+    : InAccount;
+
+/**
+ * Adds `account` to an event, for a callback in another file of an app with `accountFrom`.
+ *
+ * @typeParam E - an event, such as `BookingEvent<"Confirmed">`
+ * @example
+ * ```ts
+ * export const onConfirmed = ({ account, booking }: WithAccount<BookingEvent<"Confirmed">>) => block(account, booking);
+ * ```
+ */
+export type WithAccount<E> = E & InAccount;
+
 /** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
 export interface WebhookEventMap<
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
   F extends string = never,
+  A = unknown,
 > {
   /** A booking that a guest has begun to make (`Initiated`). The platform documents no event for this status. */
-  "booking.Initiated": BookingStatusEvent<"Initiated", B, F> & Writing<Tx>;
+  "booking.Initiated": BookingStatusEvent<"Initiated", B, F> & Writing<Tx> & A;
   /** Booking Requested: a guest asks to book. Approve or decline the request at the platform before `decideBy`. */
-  "booking.Request": BookingRequestEvent<B, F> & Writing<Tx>;
+  "booking.Request": BookingRequestEvent<B, F> & Writing<Tx> & A;
   /**
    * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
    * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
    * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
    * such a change, so without one the reconciler sees it.
    */
-  "booking.Confirmed": BookingStatusEvent<"Confirmed", B, F> & Writing<Tx>;
+  "booking.Confirmed": BookingStatusEvent<"Confirmed", B, F> & Writing<Tx> & A;
   /** Booking Declined: the host has declined the request. Nothing needs to be done. */
-  "booking.Declined": BookingStatusEvent<"Declined", B, F> & Writing<Tx>;
+  "booking.Declined": BookingStatusEvent<"Declined", B, F> & Writing<Tx> & A;
   /**
    * Booking Cancelled. Release all nights that you stored for the booking's code. Do not compute them from
    * `stay(booking)`: the dates may have changed since you blocked them.
    */
-  "booking.Cancelled": BookingStatusEvent<"Cancelled", B, F> & Writing<Tx>;
+  "booking.Cancelled": BookingStatusEvent<"Cancelled", B, F> & Writing<Tx> & A;
   /** A booking whose `status` this package does not know. */
-  "booking.unknown": BookingStatusEvent<"unknown", B, F> & Writing<Tx>;
+  "booking.unknown": BookingStatusEvent<"unknown", B, F> & Writing<Tx> & A;
   /** A listing with the status `InReview`: the platform reviews it. */
-  "listing.InReview": ListingStatusEvent<"InReview", L, F> & Writing<Tx>;
+  "listing.InReview": ListingStatusEvent<"InReview", L, F> & Writing<Tx> & A;
   /** Listing Created: the platform has accepted the listing, and it is published. */
-  "listing.Published": ListingStatusEvent<"Published", L, F> & Writing<Tx>;
+  "listing.Published": ListingStatusEvent<"Published", L, F> & Writing<Tx> & A;
   /** A listing with the status `Hidden`. The platform documents no event for this status. */
-  "listing.Hidden": ListingStatusEvent<"Hidden", L, F> & Writing<Tx>;
+  "listing.Hidden": ListingStatusEvent<"Hidden", L, F> & Writing<Tx> & A;
   /** A listing whose `status` this package does not know. */
-  "listing.unknown": ListingStatusEvent<"unknown", L, F> & Writing<Tx>;
+  "listing.unknown": ListingStatusEvent<"unknown", L, F> & Writing<Tx> & A;
   /** A notification of the `messages` topic. The handler fetches no record for it. */
-  message: MessageWebhookEvent & Writing<Tx>;
+  message: MessageWebhookEvent & Writing<Tx> & A;
   /** A notification that refers to no booking and no listing. The handler fetches no record for it. */
-  unknown: UnknownEvent & Writing<Tx>;
+  unknown: UnknownEvent & Writing<Tx> & A;
 }
 
 /**
@@ -281,7 +310,8 @@ export type BookingEvent<
   L extends Listing = Listing,
   Tx = never,
   F extends string = never,
-> = WebhookEventMap<B, L, Tx, F>[`booking.${S}`];
+  A = unknown,
+> = WebhookEventMap<B, L, Tx, F, A>[`booking.${S}`];
 
 /**
  * An event about a listing with the status `S`, by default with any status. For example, the `listing.status` of
@@ -295,7 +325,8 @@ export type ListingEvent<
   L extends Listing = Listing,
   Tx = never,
   F extends string = never,
-> = WebhookEventMap<B, L, Tx, F>[`listing.${S}`];
+  A = unknown,
+> = WebhookEventMap<B, L, Tx, F, A>[`listing.${S}`];
 
 /**
  * Any event. `if (event.timer)` narrows to the event of a timer. After that, `switch (event.type)` narrows the event, and
@@ -306,10 +337,11 @@ export type WebhookEvent<
   L extends Listing = Listing,
   Tx = never,
   F extends string = never,
+  A = unknown,
 > =
-  | WebhookEventMap<B, L, Tx, F>[keyof WebhookEventMap]
-  | (BookingTimerEvent<B, F> & Writing<Tx>)
-  | (ListingTimerEvent<L, F> & Writing<Tx>);
+  | WebhookEventMap<B, L, Tx, F, A>[keyof WebhookEventMap]
+  | (BookingTimerEvent<B, F> & Writing<Tx> & A)
+  | (ListingTimerEvent<L, F> & Writing<Tx> & A);
 
 /**
  * The callbacks of a handler: one for each type of event, `booking` and `listing` for the other events of a booking or
@@ -321,25 +353,32 @@ export type WebhookCallbacks<
   L extends Listing = Listing,
   Tx = never,
   F extends string = never,
+  A = unknown,
 > = {
-  readonly [T in keyof WebhookEventMap]?: ((event: WebhookEventMap<B, L, Tx, F>[T]) => unknown) | undefined;
+  readonly [T in keyof WebhookEventMap]?:
+    | ((event: WebhookEventMap<B, L, Tx, F, A>[T]) => unknown)
+    | undefined;
 } & {
   /** Runs when a timer with this name of a booking comes due: `booking.timer.door-code`. */
   readonly [timer: `booking.timer.${string}`]:
-    | ((event: BookingTimerEvent<B, F> & Writing<Tx>) => unknown)
+    | ((event: BookingTimerEvent<B, F> & Writing<Tx> & A) => unknown)
     | undefined;
   /** Runs when a timer with this name of a listing comes due: `listing.timer.photos`. */
   readonly [timer: `listing.timer.${string}`]:
-    | ((event: ListingTimerEvent<L, F> & Writing<Tx>) => unknown)
+    | ((event: ListingTimerEvent<L, F> & Writing<Tx> & A) => unknown)
     | undefined;
 } & {
   /**
    * Runs for every event of a booking whose type has no callback, timers aside. With {@link stayChange}, this one
    * callback keeps your side right.
    */
-  readonly booking?: ((event: BookingEvent<BookingStatus | "unknown", B, L, Tx, F>) => unknown) | undefined;
+  readonly booking?:
+    | ((event: BookingEvent<BookingStatus | "unknown", B, L, Tx, F, A>) => unknown)
+    | undefined;
   /** Runs for every event of a listing whose type has no callback, timers aside. */
-  readonly listing?: ((event: ListingEvent<ListingStatus | "unknown", B, L, Tx, F>) => unknown) | undefined;
+  readonly listing?:
+    | ((event: ListingEvent<ListingStatus | "unknown", B, L, Tx, F, A>) => unknown)
+    | undefined;
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
-  readonly fallback?: ((event: WebhookEvent<B, L, Tx, F>) => unknown) | undefined;
+  readonly fallback?: ((event: WebhookEvent<B, L, Tx, F, A>) => unknown) | undefined;
 };

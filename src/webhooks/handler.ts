@@ -9,7 +9,8 @@ import { Queue } from "../queue/queue.ts";
 import type { AddOptions, EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
-import type { WebhookEvent } from "./events.ts";
+import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
+import type { AccountField, WebhookEvent } from "./events.ts";
 import { warnAtExit } from "./exit-warning.ts";
 import { type Health, healthOf } from "./health.ts";
 import { withInternals } from "./internals.ts";
@@ -22,10 +23,11 @@ import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.t
 import { zoneSetter } from "./processing/time-zone.ts";
 import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
 import { type StaySeen, unreadableStays } from "./processing/unreadable-stay.ts";
+import type { AccountFrom } from "./receiving/account.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
-import { weaknessOf } from "./receiving/verify.ts";
+import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
 import {
   drainInContext,
   type FetchContext,
@@ -113,7 +115,8 @@ export interface WebhookHandler<out E = WebhookEvent> {
    * The timers of one booking or listing, for use outside of callbacks. For example, set the timers of bookings that
    * were handled before you added the timer's callback.
    *
-   * @param ref - `booking:<code>` or `listing:<id>`
+   * @param ref - `booking:<code>` or `listing:<id>`; with `accountFrom`, `<account>/booking:<code>` or
+   * `<account>/listing:<id>`
    * @throws InvalidArgumentError if `ref` is neither
    * @example
    * ```ts
@@ -121,6 +124,20 @@ export interface WebhookHandler<out E = WebhookEvent> {
    * ```
    */
   timers(ref: string): RecordTimers;
+  /**
+   * Returns the URL to give to the platform: `base` with the parameters of `accountFrom` and `sharedSecret`, which
+   * replaces parameters of these names. Takes the first of several secrets. With `accountFrom` as a function, `base` must
+   * name the account itself. A `verify` of your own, and a secret in a header, are not in the URL.
+   *
+   * @param base - the https URL of your endpoint, or an http URL of a loopback host
+   * @throws InvalidArgumentError if an argument is wrong, or if the handler would not find the account in the URL
+   * @example
+   * ```ts
+   * const url = await webhooks.endpointUrl("https://example.com/hooks", { account: "a17" });
+   * await client.account("a17").webhookConfig.ensure({ endpoints: url });
+   * ```
+   */
+  endpointUrl(base: string | URL, options?: EndpointUrlOptions): Promise<string>;
   /** Reports the health of the handler. Never rejects: if the store does not answer, `state` is `unavailable`. */
   health(): Promise<Health>;
 }
@@ -164,11 +181,12 @@ export function createWebhookHandler<
   S extends AnyStore<Tx> = AnyStore<Tx>,
   FB extends string = never,
   FL extends string = never,
+  A extends AccountFrom | undefined = AccountFrom | undefined,
 >(
-  options: WebhookHandlerOptions<B, L, Tx, FB, FL> & { readonly store: S },
+  options: WebhookHandlerOptions<B, L, Tx, FB, FL, A> & { readonly store: S },
 ): [S] extends [IntakeStore]
-  ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL>>
-  : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL>> {
+  ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>>
+  : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> {
   const settings = checkOptions<B, L, Tx>(options);
   const log = new Log(settings.logger);
   warnOfVerify(settings, log);
@@ -242,7 +260,7 @@ export function createWebhookHandler<
     log.close();
   };
 
-  const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL>> = {
+  const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> = {
     receive,
     fetch: (request, context) => fetchWith(receive, request, context),
     start: () => {
@@ -261,19 +279,22 @@ export function createWebhookHandler<
       }
     },
     process: async (notification, given) => {
-      const { client, on, skipUnchanged } = settings;
+      const { accountFrom, client, on, skipUnchanged } = settings;
+      const hasAccounts = accountFrom !== undefined;
       const noTimers = "process() has no store, so it has no timers.";
-      const common = { client, on, rules, skipUnchanged, snapshotOf, statusSeen, staySeen };
+      const common = { client, hasAccounts, on, rules, skipUnchanged, snapshotOf, statusSeen, staySeen };
       const work = createWork({ ...common, transactional: false, noTimers });
-      const processing = { ...settings, work, log, process: telemetry.process };
+      const processing = { ...settings, hasAccounts, work, log, process: telemetry.process };
       return processNow(processing, notification, checkCallOptions("process", given));
     },
     ready: async () => void (await store?.nextDue()),
     timers: (ref) => {
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
-      return recordTimers({ ref, rules, store, add, closed: () => closing !== undefined });
+      const hasAccounts = settings.accountFrom !== undefined;
+      return recordTimers({ ref, hasAccounts, rules, store, add, closed: () => closing !== undefined });
     },
+    endpointUrl: (base, options) => endpointUrl(settings, base, options),
     health: () => healthOf({ store, counts, queue, closed: closing !== undefined, lastReceivedAt }),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
@@ -308,11 +329,19 @@ function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore
   return (store as Partial<IntakeStore>).intakeOnly === true;
 }
 
-function warnOfVerify({ verify }: Pick<Settings<Booking, Listing, never>, "verify">, log: Log): void {
+function warnOfVerify(
+  { verify, accountFrom }: Pick<Settings<Booking, Listing, never>, "verify" | "accountFrom">,
+  log: Log,
+): void {
   if (verify === undefined)
     log.warn(
       "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
         "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
+    );
+  if (accountFrom !== undefined && secretPlaceOf(verify)?.hasAccounts === false)
+    log.warn(
+      "all accounts have one secret, so each host who reads its own URL can send notifications of other accounts. " +
+        "Set `perAccount: true` in sharedSecret",
     );
   const weakness = verify && weaknessOf(verify);
   if (weakness) log.warn(weakness);
@@ -333,7 +362,8 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   store: EventStore<Tx>,
   { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen }: Shared,
 ): Queue<Tx> {
-  const { client, on, skipUnchanged, recheckAfter } = settings;
+  const { accountFrom, client, on, skipUnchanged, recheckAfter } = settings;
+  const hasAccounts = accountFrom !== undefined;
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
   const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
@@ -342,7 +372,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   return new Queue<Tx>({
     store,
     readWitness: witnessReader(client),
-    work: createWork({ client, on, skipUnchanged, transactional, queued, ...record }),
+    work: createWork({ client, hasAccounts, on, skipUnchanged, transactional, queued, ...record }),
     policy: settings,
     observe: (event) => {
       if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);

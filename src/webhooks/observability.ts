@@ -1,3 +1,4 @@
+import { accountOf } from "../account.ts";
 import { runWrapped } from "../async.ts";
 import type { Observers } from "../client/observers.ts";
 import type { Log } from "../logger.ts";
@@ -5,7 +6,7 @@ import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/w
 import type { AddAnswer } from "../stores/store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import type { FieldChanges } from "./field-changes.ts";
-import type { ReceiveObservation } from "./receiving/answers.ts";
+import type { ReceivedObservation, ReceiveObservation } from "./receiving/answers.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 /** The argument of the `observe` option. `kind` narrows its type. */
@@ -32,6 +33,8 @@ export interface MissedObservation {
   readonly kind: "missed";
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
+  /** The account of the record, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
   /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges<string>;
 }
@@ -58,7 +61,9 @@ export function observerOf(
   {
     observe,
     telemetry,
+    accountFrom,
   }: {
+    readonly accountFrom?: unknown;
     readonly observe?: ((event: Observation) => unknown) | undefined;
     readonly telemetry?: Telemetry | undefined;
   },
@@ -66,11 +71,19 @@ export function observerOf(
   log: Log,
 ): ((event: Observation) => void) | undefined {
   const tell = observe && safeObserve(observe, log);
-  if (!telemetry?.observe) return tell;
+  if (!telemetry?.observe && (!tell || accountFrom === undefined)) return tell;
   return (event) => {
-    tell?.(event);
-    traced.observe(event);
+    const named = accountFrom === undefined ? event : withAccount(event);
+    tell?.(named);
+    traced.observe(named);
   };
+}
+
+/** Adds the account of the event or record that an observation is about. */
+function withAccount(event: Observation): Observation {
+  const { eventId = "", ref = null, account } = event as Partial<ReceivedObservation>;
+  const known = account ?? accountOf({ ref, eventId });
+  return known === undefined ? event : ({ ...event, account: known } as Observation);
 }
 
 type Of<K extends QueueObservation["kind"]> = Extract<QueueObservation, { kind: K }>;

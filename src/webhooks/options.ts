@@ -1,7 +1,9 @@
 import * as z from "zod";
+import { ACCOUNT_RULE, isAccount } from "../account.ts";
 import { MAX_TIMER } from "../async.ts";
 import type { StayhookClient } from "../client/client.ts";
 import { problemWithTelemetry } from "../client/client-options.ts";
+import { errorText, InvalidArgumentError, type Issue } from "../errors.ts";
 import type { Logger } from "../logger.ts";
 import { daysIn } from "../models/dates.ts";
 import { eventTypes } from "../models/event-types.ts";
@@ -26,12 +28,13 @@ import type { Backoff, Policy } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
-import type { WebhookCallbacks } from "./events.ts";
+import type { AccountField, WebhookCallbacks } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
 import type { TimeZone } from "./processing/time-zone.ts";
+import type { AccountFrom } from "./receiving/account.ts";
 import type { TopicFrom } from "./receiving/request.ts";
-import type { Verify } from "./receiving/verify.ts";
+import { secretPlaceOf, type Verify } from "./receiving/verify.ts";
 import { kindsOfRecords } from "./refs.ts";
 import { NAME_RULE, TimerRules } from "./timers.ts";
 
@@ -42,6 +45,7 @@ export interface WebhookHandlerOptions<
   Tx = never,
   FB extends string = never,
   FL extends string = never,
+  A extends AccountFrom | undefined = AccountFrom | undefined,
 > {
   /** The client that reads bookings and listings. */
   readonly client: StayhookClient<B, L>;
@@ -68,7 +72,7 @@ export interface WebhookHandlerOptions<
    * },
    * ```
    */
-  readonly on: WebhookCallbacks<B, L, Tx, NoInfer<FB | FL>>;
+  readonly on: WebhookCallbacks<B, L, Tx, NoInfer<FB | FL>, AccountField<A>>;
   /**
    * Decides whether the handler accepts a request: `sharedSecret(...)`, or your own function. The platform does not
    * sign its requests. Without `verify`, anyone who knows the URL can make the handler read a record and run a
@@ -113,6 +117,18 @@ export interface WebhookHandlerOptions<
   readonly recheckAfter?: number | string | false | undefined;
   /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
   readonly topicFrom?: TopicFrom | undefined;
+  /**
+   * Where a request names its account, for an app that serves many accounts of the platform: a query parameter, or a
+   * function. An adapter's `account` overrides it. Each event then has an `account`, and the handler reads its record with
+   * `client.account(account)`, so the client's `accessToken` must be a function. Write `accountFrom` before `on`, so that
+   * TypeScript knows `event.account`. Default: there is one account.
+   *
+   * @example
+   * ```ts
+   * accountFrom: { query: "account" },
+   * ```
+   */
+  readonly accountFrom?: A;
   /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
   readonly answerHealthChecks?: boolean | undefined;
   /** The size of the largest body that the handler reads, in bytes. A notification has about 200. Default 16,384. */
@@ -183,6 +199,7 @@ export interface Settings<B extends Booking, L extends Listing, Tx> extends Poli
   readonly skipUnchanged: boolean;
   readonly recheckAfter: number | false;
   readonly topicFrom: TopicFrom;
+  readonly accountFrom: AccountFrom | undefined;
   readonly answerHealthChecks: boolean;
   readonly maxBodyBytes: number;
   readonly maxBacklog: number;
@@ -263,12 +280,18 @@ const schema = () =>
     skipUnchanged: oneOf(true, false).default(false),
     recheckAfter: or(recheckSchema(), 60 * SECOND),
     topicFrom: optionsObject({
-      query: z.custom<string>((name) => typeof name === "string" && name !== "", {
-        error: "must be the name of a query parameter",
-      }),
+      query: z.custom<string>(isName, { error: "must be the name of a query parameter" }),
     })
       .optional()
       .transform((from) => from ?? { query: "topic" }),
+    accountFrom: z
+      .custom<AccountFrom>(
+        (from) =>
+          typeof from === "function" ||
+          (isObject(from) && isName(from.query) && Object.keys(from).length === 1),
+        { error: "must be { query: <the name of a parameter> }, or a function" },
+      )
+      .optional(),
     answerHealthChecks: oneOf(true, false).default(false),
     maxBodyBytes: whole(16_384, Number.MAX_SAFE_INTEGER),
     maxBacklog: or(numberFrom(0, FOREVER, "must be a number, 0 or more"), 1_000_000),
@@ -294,7 +317,49 @@ const schema = () =>
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing, Tx>(options: unknown): Settings<B, L, Tx> {
-  return check<unknown>(schema, options) as Settings<B, L, Tx>;
+  const settings = check<unknown>(schema, options) as Settings<B, L, Tx>;
+  const issues = problemsWithAccounts(settings);
+  if (issues.length > 0) throw new InvalidArgumentError(issues);
+  return settings;
+}
+
+/** Returns what the other options lack if there is an `accountFrom`, or if there is none. */
+function problemsWithAccounts({ accountFrom, topicFrom, client, verify }: AccountSettings): Issue[] {
+  const place = secretPlaceOf(verify);
+  if (accountFrom === undefined)
+    return place?.hasAccounts
+      ? [
+          {
+            path: ["verify"],
+            message: "has secrets for accounts, so the handler needs the option accountFrom",
+          },
+        ]
+      : [];
+  const { query } = accountFrom as { readonly query?: string };
+  if (query !== undefined && [topicFrom.query, place?.query].includes(query))
+    return [
+      { path: ["accountFrom"], message: `has the same parameter as the topic or the secret: ${query}` },
+    ];
+  if (typeof client.account !== "function")
+    return [{ path: ["client"], message: "must be a StayhookClient" }];
+  try {
+    client.account("-");
+    return [];
+  } catch (error) {
+    // The client's token is a text.
+    const issues =
+      error instanceof InvalidArgumentError ? error.issues : [{ path: [], message: errorText(error) }];
+    return issues.map(({ path, message }) => ({ path: ["client", ...path], message }));
+  }
+}
+
+type AccountSettings = Pick<
+  Settings<Booking, Listing, never>,
+  "accountFrom" | "topicFrom" | "client" | "verify"
+>;
+
+function isName(name: unknown): boolean {
+  return typeof name === "string" && name !== "";
 }
 
 const timeout = () => durationFrom(0, FOREVER).optional();
@@ -305,6 +370,9 @@ const calls = {
     optionsObject({
       signal: abortSignal().optional(),
       attempt: integerFrom(1, Number.MAX_SAFE_INTEGER, "must be a whole number, 1 or more").optional(),
+      account: option<string>((id) =>
+        isAccount(id) ? undefined : `must be an account: ${ACCOUNT_RULE}`,
+      ).optional(),
     }),
   close: () => optionsObject({ timeout: timeout() }),
 } satisfies Record<string, () => z.ZodType>;

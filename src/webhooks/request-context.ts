@@ -22,6 +22,8 @@ export interface FetchContext extends ReceiveContext {
    * that `topicFrom` finds in the URL.
    */
   readonly topic?: string | undefined;
+  /** The account of this request, in a handler with `accountFrom`. Default: the account that `accountFrom` finds. */
+  readonly account?: string | undefined;
 }
 
 export interface WaitingContext {
@@ -41,7 +43,10 @@ export async function fetchWith(
 ): Promise<Response> {
   const { method, url, headers } = request;
   const body = request.bodyUsed ? lockedStream() : request.body;
-  const result = await receive({ method, url, headers, body, topic: context?.topic }, context);
+  const result = await receive(
+    { method, url, headers, body, topic: context?.topic, account: context?.account },
+    context,
+  );
   return new Response(result.body, { status: result.status, headers: result.headers });
 }
 

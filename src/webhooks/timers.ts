@@ -331,6 +331,8 @@ export class CollectedTimers implements EventTimers {
 
 interface RecordTimersOptions {
   readonly ref: string;
+  /** Whether the ref must begin with an account. */
+  readonly hasAccounts: boolean;
   readonly rules: TimerRules;
   readonly store: EventStore<unknown>;
   readonly add: (
@@ -341,9 +343,16 @@ interface RecordTimersOptions {
   readonly closed: () => boolean;
 }
 
-/** @throws InvalidArgumentError if `ref` is not `booking:<code>` or `listing:<id>` */
-export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOptions): RecordTimers {
-  const kind = kindOf(ref);
+/** @throws InvalidArgumentError if `ref` is not `booking:<code>` or `listing:<id>`, with or without an account */
+export function recordTimers({
+  ref,
+  hasAccounts,
+  rules,
+  store,
+  add,
+  closed,
+}: RecordTimersOptions): RecordTimers {
+  const kind = kindOf(ref, hasAccounts);
   return {
     async set(name, at, options) {
       rules.check(kind, name, at);
@@ -376,7 +385,7 @@ export function recordTimers({ ref, rules, store, add, closed }: RecordTimersOpt
   };
 }
 
-function kindOf(ref: unknown): Kind {
+function kindOf(ref: unknown, hasAccounts: boolean): Kind {
   const subject = typeof ref === "string" ? parseRef(ref) : undefined;
   const isValid =
     subject?.kind === "booking"
@@ -384,7 +393,11 @@ function kindOf(ref: unknown): Kind {
       : subject !== undefined &&
         toId(subject.listingId) !== undefined &&
         ref === listingRef(subject.listingId, subject.account);
-  if (subject === undefined || !isValid)
-    throw new InvalidArgumentError({ path: ["ref"], message: "must be booking:<code> or listing:<id>" });
+  if (subject === undefined || !isValid || (subject.account !== undefined) !== hasAccounts) {
+    const form = hasAccounts
+      ? "<account>/booking:<code> or <account>/listing:<id>"
+      : "booking:<code> or listing:<id>";
+    throw new InvalidArgumentError({ path: ["ref"], message: `must be ${form}` });
+  }
   return subject.kind;
 }

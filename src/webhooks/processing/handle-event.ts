@@ -1,3 +1,4 @@
+import { accountOf } from "../../account.ts";
 import { ResponseValidationError } from "../../client/client-errors.ts";
 import { now } from "../../clock.ts";
 import { StayhookError } from "../../errors.ts";
@@ -45,6 +46,8 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
   options: WorkOptions<B, L, Tx>,
 ): Work<Tx> {
   return async (claim, context) => {
+    const stray = strayFrom(claim, options.hasAccounts);
+    if (stray) return { state: "failed", reason: "callback", error: stray };
     const subject = parseRef(claim.ref);
     if (subject) return await new RecordWork(options, claim, context, subject).run();
     const type = claim.topic === "messages" ? "message" : "unknown";
@@ -54,6 +57,17 @@ export function createWork<B extends Booking, L extends Listing, Tx>(
       return { state: "failed", reason: "callback", error, type };
     }
   };
+}
+
+/** Returns the error of an event that this handler must not handle: it would read the record with another token. */
+function strayFrom(claim: ClaimedEvent, hasAccounts: boolean): StayhookError | undefined {
+  const account = accountOf(claim);
+  if ((account !== undefined) === hasAccounts) return undefined;
+  return new StayhookError(
+    account === undefined
+      ? "The event has no account, but the handler has the option accountFrom. To give the event to an account, run `stayhook events adopt`."
+      : `The event belongs to the account ${account}, but the handler has no option accountFrom.`,
+  );
 }
 
 /** One attempt at an event that refers to a record. */

@@ -1,5 +1,6 @@
 // Handles an event for a queue of the user, without a store.
 
+import { accountOf } from "../../account.ts";
 import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { withoutRounded } from "../../models/exact-json.ts";
@@ -25,6 +26,11 @@ export interface ProcessOptions {
   readonly signal?: AbortSignal | undefined;
   /** The number of the attempt, from 1, which becomes `event.attempt`. Default 1. */
   readonly attempt?: number | undefined;
+  /**
+   * The account of a notification, in a handler with `accountFrom`. An event that `forwardTo` sent has its account
+   * already.
+   */
+  readonly account?: string | undefined;
 }
 
 /** The result of {@link WebhookHandler.process}. */
@@ -69,17 +75,24 @@ export interface ProcessingOptions<Tx> {
   readonly attemptTimeout: number;
   readonly maxAttempts: number;
   readonly log: Log;
+  /** Whether each event has an account. */
+  readonly hasAccounts: boolean;
   /** Wraps the attempt, for telemetry. */
   readonly process?: ProcessAttempt | undefined;
 }
 
 /** Processes one notification now, with no store: reads its record and runs its callback. */
 export async function processNow<Tx>(
-  { work, attemptTimeout, maxAttempts, log, process }: ProcessingOptions<Tx>,
+  { work, attemptTimeout, maxAttempts, log, hasAccounts, process }: ProcessingOptions<Tx>,
   notification: unknown,
-  { signal, attempt = 1 }: ProcessOptions,
+  { signal, attempt = 1, account }: ProcessOptions,
 ): Promise<Processed> {
-  const event = toEvent(notification, log);
+  if (account !== undefined && !hasAccounts)
+    throw new InvalidArgumentError({
+      path: ["account"],
+      message: "needs a handler with the option accountFrom",
+    });
+  const event = toEvent(notification, log, { account, hasAccounts });
   const claim = claimOf(event, attempt);
   const run = async (): Promise<AttemptResult & { readonly result: Processed | ProcessingError }> => {
     const { eventId } = event;
@@ -98,23 +111,49 @@ export async function processNow<Tx>(
 }
 
 /** Accepts a notification, or an event that `forwardTo` sent, as an object or as JSON text. */
-function toEvent(given: unknown, log: Log): NewEvent {
+function toEvent(
+  given: unknown,
+  log: Log,
+  { account, hasAccounts }: { readonly account: string | undefined; readonly hasAccounts: boolean },
+): NewEvent {
   const sent = typeof given === "string" ? parse(given) : given;
-  const { text, topic, traceparent } = isForwarded(sent)
-    ? { text: sent.notification, topic: sent.topic ?? undefined, traceparent: sent.traceparent }
+  const { text, topic, traceparent, known } = isForwarded(sent)
+    ? {
+        ...{ text: sent.notification, topic: sent.topic ?? undefined, traceparent: sent.traceparent },
+        known: accountOf({ ref: sent.ref, eventId: String(sent.eventId) }),
+      }
     : { text: typeof given === "string" ? given : stringify(given) };
-  const parsed = text === undefined ? undefined : parseBody(text, topic);
-  if (parsed?.ok) {
+  const parsed = text === undefined ? undefined : parseBody(text, topic, account ?? known);
+  const problem = problemWithAccount(known, account, hasAccounts);
+  if (parsed?.ok && problem === undefined) {
     logDoubts(parsed.event, parsed.doubts, log);
     return { ...parsed.event, traceparent };
   }
-  const issues: readonly Issue[] = parsed?.issues ?? [{ path: [], message: "is not JSON" }];
+  const issues: readonly Issue[] = [
+    ...(parsed === undefined ? [{ path: [], message: "is not JSON" }] : parsed.ok ? [] : parsed.issues),
+    ...(problem === undefined ? [] : [{ path: ["account"], message: problem }]),
+  ];
   const cause = new InvalidArgumentError(issues.map(withSubject));
   throw new ProcessingError(`The value passed to process() is not a notification: ${cause.message}`, {
     reason: "invalid",
     retryable: false,
     cause,
   });
+}
+
+/** @param known - the account of an event that `forwardTo` sent */
+function problemWithAccount(
+  known: string | undefined,
+  given: string | undefined,
+  hasAccounts: boolean,
+): string | undefined {
+  if (!hasAccounts)
+    return known === undefined ? undefined : `is ${known}, but the handler has no option accountFrom`;
+  if (known === undefined && given === undefined)
+    return "is missing. Pass it: process(notification, { account })";
+  return known !== undefined && given !== undefined && known !== given
+    ? `is ${known}, and not ${given}`
+    : undefined;
 }
 
 function parse(text: string): unknown {

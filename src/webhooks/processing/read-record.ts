@@ -7,10 +7,12 @@ import { fetchFailure } from "./record.ts";
 
 /** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
 export async function readRecord<B extends Booking, L extends Listing>(
-  { bookings, listings }: StayhookClient<B, L>,
+  client: StayhookClient<B, L>,
   subject: Subject,
   signal: AbortSignal,
 ): Promise<Booking | Listing> {
+  const { account } = subject;
+  const { bookings, listings } = account === undefined ? client : client.account(account);
   const once = { signal, maxRetries: 0 };
   const record = await (subject.kind === "booking"
     ? bookings.get(subject.bookingCode, once)

@@ -1,3 +1,4 @@
+import { accountOf } from "../../account.ts";
 import type { StayhookClient } from "../../client/client.ts";
 import { StayhookError } from "../../errors.ts";
 import type { Booking, Listing } from "../../models/records.ts";
@@ -13,6 +14,8 @@ export interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
   readonly on: WebhookCallbacks<B, L, Tx>;
   readonly rules: TimerRules;
+  /** Whether each event has an account. */
+  readonly hasAccounts: boolean;
   /** Whether functions passed to `event.atomically` can run in the transaction that records the event as done. */
   readonly transactional: boolean;
   /** Why `event.timers` cannot be used; `undefined` if it can. */
@@ -55,6 +58,7 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
       ...fields,
       eventId: claim.eventId,
       ref: claim.ref,
+      ...(options.hasAccounts && { account: accountOf(claim) }),
       timestamp: timestampOf(claim, notification),
       receivedAt: new Date(claim.receivedAt),
       source: claim.source,

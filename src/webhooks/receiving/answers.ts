@@ -21,6 +21,9 @@ export interface ReceiveResult {
 /** Why a request was refused before its body was parsed, or why its notification could not be recorded. */
 export type Refusal =
   | "method"
+  | "account"
+  | "account-failed"
+  | "secret-failed"
   | "verify"
   | "verify-timeout"
   | "too-large"
@@ -37,6 +40,14 @@ const LIMIT = "within 10 s, or within replyWithin if that is less";
 /** For each refusal: the status and the detail of the answer, then the level and the text of the log line. */
 const REFUSALS: Readonly<Record<Refusal | "invalid", readonly [number, string, LogLevel, string]>> = {
   method: [405, "Notifications are sent by POST.", "debug", "its method is not POST"],
+  account: [
+    404,
+    "The request names no account.",
+    "warn",
+    "it does not name one account, as accountFrom asks",
+  ],
+  "account-failed": [503, "The account could not be found.", "error", "the account could not be found"],
+  "secret-failed": [503, "The request could not be checked.", "error", "its secret could not be checked"],
   verify: [401, "The request was not accepted.", "warn", "verify did not accept the request"],
   "verify-timeout": [503, "The request could not be checked in time.", "warn", `verify did not end ${LIMIT}`],
   "too-large": [413, "The body is too large.", "warn", "its body is larger than maxBodyBytes"],
@@ -66,6 +77,7 @@ const REFUSALS: Readonly<Record<Refusal | "invalid", readonly [number, string, L
 const TITLES: Readonly<Record<number, string>> = {
   400: "Bad Request",
   401: "Unauthorized",
+  404: "Not Found",
   405: "Method Not Allowed",
   408: "Request Timeout",
   413: "Content Too Large",
@@ -130,25 +142,33 @@ export class Refused {
     return REFUSALS[this.reason][3];
   }
 
-  observation(topic: string | undefined): InvalidObservation | RefusedObservation {
+  observation(
+    topic: string | undefined,
+    account: string | undefined,
+  ): InvalidObservation | RefusedObservation {
     const { reason, error, issues } = this;
+    const ofAccount = account === undefined ? undefined : { account };
     if (reason === "invalid")
-      return { kind: "invalid", topic: topic ?? null, issues, body: beginningOf(this.content) };
-    const base = { kind: "refused", topic: topic ?? null, status: REFUSALS[reason][0], reason } as const;
+      return { kind: "invalid", topic: topic ?? null, ...ofAccount, issues, body: beginningOf(this.content) };
+    const status = REFUSALS[reason][0];
+    const base = { kind: "refused", topic: topic ?? null, ...ofAccount, status, reason } as const;
     return error === undefined ? base : { ...base, error };
   }
 
-  log(log: Log): void {
+  log(log: Log, account: string | undefined): void {
     const { reason, error } = this;
     const [status, , level] = REFUSALS[reason];
     const what = reason === "invalid" ? "an invalid notification" : "a request";
-    // Log only the class of an error of `verify`, because the error may quote the URL with the secret.
-    const threw = reason === "verify" && error !== undefined;
+    // Log only the class of these errors, because an error may quote the URL with the secret.
+    const named = { verify: "verify", "account-failed": "the function that finds the account" }[
+      reason as string
+    ];
+    const threw = named !== undefined && error !== undefined;
     log.limited(
-      threw ? "verify-threw" : reason,
+      threw ? `${reason}-threw` : reason,
       level,
-      `refused ${what} (${status}): ${threw ? `verify threw ${classOf(error)}` : this.line}`,
-      threw || error === undefined ? undefined : { error },
+      `refused ${what} (${status}): ${threw ? `${named} threw ${classOf(error)}` : this.line}`,
+      threw || error === undefined ? { account } : { account, error },
     );
   }
 }
@@ -186,6 +206,8 @@ export interface ReceivedObservation {
   readonly ref: string | null;
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
+  /** The account, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
 }
 
 /** Reports a request whose body is not a valid notification. */
@@ -193,6 +215,8 @@ export interface InvalidObservation {
   readonly kind: "invalid";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
+  /** The account, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
   /** Each part of the body that is wrong. */
   readonly issues: readonly Issue[];
   /** The first 2 KiB of the body, so that you can recover the notification. */
@@ -204,6 +228,8 @@ export interface RefusedObservation {
   readonly kind: "refused";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
+  /** The account, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
   /** The status of the answer. */
   readonly status: number;
   /** Why the handler refused the request. */

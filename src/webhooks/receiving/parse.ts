@@ -1,3 +1,4 @@
+import { inAccount } from "../../account.ts";
 import type { Issue } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { parseExactly } from "../../models/exact-json.ts";
@@ -45,7 +46,11 @@ export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** Returns the event to record, or the issues of an invalid body. Never throws. */
-export function parseBody(content: Uint8Array | string, topic: string | undefined): ParsedBody {
+export function parseBody(
+  content: Uint8Array | string,
+  topic: string | undefined,
+  account?: string,
+): ParsedBody {
   const text = typeof content === "string" ? withoutMark(content) : decode(content);
   if (text === undefined) return refuse("is not UTF-8");
   const json = parseJson(text);
@@ -58,8 +63,8 @@ export function parseBody(content: Uint8Array | string, topic: string | undefine
   return {
     ok: true,
     event: {
-      eventId,
-      ref: refOf(parsed, topic),
+      eventId: inAccount(account, eventId),
+      ref: refOf(parsed, topic, account),
       source: "webhook",
       topic: topic ?? null,
       timestamp: timestamp ?? new Date().toISOString(),
@@ -80,9 +85,14 @@ function refuse(message: string): { readonly ok: false; readonly issues: readonl
 }
 
 /** If a notification has a booking and a listing, the booking counts, unless the topic is `listings`. */
-function refOf({ bookingCode, listingId }: ParsedNotification, topic: string | undefined): string | null {
-  if (listingId !== null && (bookingCode === null || topic === "listings")) return listingRef(listingId);
-  return bookingCode === null ? null : bookingRef(bookingCode);
+function refOf(
+  { bookingCode, listingId }: ParsedNotification,
+  topic: string | undefined,
+  account: string | undefined,
+): string | null {
+  if (listingId !== null && (bookingCode === null || topic === "listings"))
+    return listingRef(listingId, account);
+  return bookingCode === null ? null : bookingRef(bookingCode, account);
 }
 
 /** Returns the text without a byte order mark, or `undefined` if the bytes are not UTF-8. */

@@ -1,7 +1,10 @@
+import { StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import type { AddAnswer } from "../../stores/store-steps.ts";
 import type { NewEvent } from "../../stores/stored-event.ts";
 import type { StoreCounts } from "../store-counts.ts";
+import { type AccountFrom, accountIn } from "./account.ts";
+import { isUnavailable } from "./account-keys.ts";
 import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
 import { RequestBody } from "./body.ts";
 import { deadlineSource, type Limited, now } from "./deadlines.ts";
@@ -31,6 +34,7 @@ export interface Received {
 export interface ReceiverOptions {
   readonly verify: Verify | undefined;
   readonly topicFrom: TopicFrom;
+  readonly accountFrom?: AccountFrom | undefined;
   readonly answerHealthChecks: boolean;
   readonly maxBodyBytes: number;
   readonly maxBacklog: number;
@@ -76,8 +80,8 @@ export class Receiver {
       return { result: ACCEPTED, recorded: { event, added }, replyBy };
     } catch (thrown) {
       const refused = arrival.refusal(thrown);
-      refused.log(log);
-      observe?.(refused.observation(arrival.topic));
+      refused.log(log, arrival.account);
+      observe?.(refused.observation(arrival.topic, arrival.account));
       return { result: refused.answer, replyBy };
     } finally {
       pending.remove(arrival);
@@ -93,12 +97,13 @@ export class Receiver {
     const method = request.method.toUpperCase();
     const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
     if (method !== "POST" && !isCheck) throw new Refused("method");
+    const account = this.#accountOf(request, arrival);
 
     const body = new RequestBody(isCheck ? { headers: request.headers } : request, maxBodyBytes);
     arrival.body = body;
     if (verify) {
       arrival.step = "verify";
-      const verdict = verify(new RequestToVerify(request, topic, body));
+      const verdict = verify(new RequestToVerify(request, topic, account, body));
       // Do not wait without need: in the turn in which the request arrives, Node reads the body at less cost.
       const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
       if (accepted !== true) throw new Refused("verify");
@@ -108,9 +113,21 @@ export class Receiver {
     arrival.step = "internal";
     const reading = body.read();
     const content = reading instanceof Promise ? await reading : reading;
-    const parsed = parseBody(content, topic);
+    const parsed = parseBody(content, topic, account);
     if (!parsed.ok) throw new Refused("invalid", undefined, parsed.issues, content);
     return parsed;
+  }
+
+  #accountOf(request: ReceiveRequest, arrival: Arrival): string | undefined {
+    const { accountFrom } = this.#options;
+    if (accountFrom !== undefined) {
+      arrival.step = "account-failed";
+      arrival.account = accountIn(request, accountFrom);
+    } else if (request.account !== undefined) {
+      throw new StayhookError("a request has an account, but the handler has no option accountFrom");
+    }
+    arrival.step = "internal";
+    return arrival.account;
   }
 
   async #record(event: NewEvent, arrival: Arrival): Promise<AddAnswer> {
@@ -130,8 +147,9 @@ export class Receiver {
 class Arrival implements Limited {
   readonly at: number;
   /** The user's code or store that a thrown error comes from. `internal`: neither. */
-  step: "internal" | "verify" | "store" = "internal";
+  step: "internal" | "account-failed" | "verify" | "store" = "internal";
   topic: string | undefined;
+  account: string | undefined;
   body: RequestBody | undefined;
   /** Whether the time limit has passed, so that the request is answered. */
   isOver = false;
@@ -163,6 +181,7 @@ class Arrival implements Limited {
   refusal(thrown: unknown): Refused {
     if (this.body?.refused) return this.body.refused;
     if (thrown instanceof Refused) return thrown;
+    if (isUnavailable(thrown)) return new Refused("secret-failed", thrown.cause);
     return new Refused(
       this.step,
       thrown ?? (this.step === "verify" ? new Error(`verify threw ${thrown}`) : thrown),
@@ -202,6 +221,7 @@ class RequestToVerify implements VerifyRequest {
   readonly method: string;
   readonly url: string;
   readonly topic: string | undefined;
+  declare readonly account?: string | undefined;
   declare readonly headers: Headers;
   // Do not write `this.rawBody = () => …`: V8 would allocate that function in the old generation. There, the
   // function would keep the whole request in memory until the next full garbage collection.
@@ -210,10 +230,16 @@ class RequestToVerify implements VerifyRequest {
   readonly #given: RequestHeaders;
   #made: Headers | undefined;
 
-  constructor({ method, url, headers }: ReceiveRequest, topic: string | undefined, body: RequestBody) {
+  constructor(
+    { method, url, headers }: ReceiveRequest,
+    topic: string | undefined,
+    account: string | undefined,
+    body: RequestBody,
+  ) {
     this.method = method;
     this.url = url;
     this.topic = topic;
+    if (account !== undefined) this.account = account;
     this.#body = body;
     this.#given = headers ?? {};
     Object.defineProperty(this, "headers", RequestToVerify.#lazyHeaders);

@@ -22,6 +22,11 @@ export interface ReceiveRequest {
   readonly isBase64Encoded?: boolean | undefined;
   /** The topic of this endpoint, which becomes `event.topic`. Default: the topic that `topicFrom` finds in the URL. */
   readonly topic?: string | undefined;
+  /**
+   * The account of this request, in a handler with `accountFrom`. Several values must be equal. Default: the account that
+   * `accountFrom` finds.
+   */
+  readonly account?: string | readonly string[] | undefined;
 }
 
 /** The headers of a request, in the forms that runtimes and frameworks use. */

@@ -1,5 +1,6 @@
 import { InvalidArgumentError, type Issue } from "../../errors.ts";
 import { checkNoUnknown } from "../../option-names.ts";
+import { type AskedSecrets, askedSecrets, derivedKeys, type SecretsOf } from "./account-keys.ts";
 import { queryOf, queryValues } from "./request.ts";
 
 /** The argument of {@link Verify}. */
@@ -12,6 +13,8 @@ export interface VerifyRequest {
   readonly headers: Headers;
   /** The topic of the endpoint. It is `undefined` if the endpoint has no topic. */
   readonly topic: string | undefined;
+  /** The account of the request, in a handler with `accountFrom`. Other handlers' requests have no account. */
+  readonly account?: string | undefined;
   /**
    * Reads the bytes of the body. Rejects if the body is larger than `maxBodyBytes`, does not arrive in time, or was
    * already read by a body parser.
@@ -38,6 +41,22 @@ export function withWeakness(verify: Verify, weakness: string): Verify {
   return Object.defineProperty(verify, WEAKNESS, { value: weakness });
 }
 
+/** What a handler must know of the `verify` that {@link sharedSecret} made. */
+export interface SecretPlace {
+  readonly query: string | undefined;
+  readonly pathSegment: "last" | undefined;
+  /** Whether each account has secrets of its own. */
+  readonly hasAccounts: boolean;
+  readonly secretsOf: SecretsOf;
+}
+
+const PLACE = Symbol.for("stayhook.secretPlace");
+
+/** Returns `undefined` if {@link sharedSecret} did not make `verify`. */
+export function secretPlaceOf(verify: unknown): SecretPlace | undefined {
+  return typeof verify === "function" ? (verify as { readonly [PLACE]?: SecretPlace })[PLACE] : undefined;
+}
+
 export function weaknessOf(verify: Verify): string | undefined {
   return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
 }
@@ -49,8 +68,24 @@ export type SharedSecretOptions = {
    * The accepted secret, or several accepted secrets during a rotation. If an environment variable is unset, the
    * secret is `undefined`, and `sharedSecret` throws. The handler logs a warning for a secret with fewer than 16
    * characters.
+   *
+   * In a handler with `accountFrom`, this may be a function that gives the accepted secrets of an account. For
+   * `undefined`, the answer is 401. If the function throws, the answer is 503.
    */
-  readonly secret: string | readonly (string | undefined)[] | undefined;
+  readonly secret:
+    | string
+    | readonly (string | undefined)[]
+    | undefined
+    | ((request: {
+        /** The account of the request. */
+        readonly account: string;
+      }) => AskedSecrets | Promise<AskedSecrets>);
+  /**
+   * Whether each account has a key of its own: HMAC-SHA256 of the account under the secret, in hexadecimal digits. A host
+   * who reads its own URL then cannot send notifications of another account. The handler needs `accountFrom`. Default
+   * `false`.
+   */
+  readonly perAccount?: boolean | undefined;
 } & (
   | {
       /** The secret is the last segment of the URL's path. Do not add `query` or `header`. */
@@ -92,18 +127,20 @@ export type SharedSecretOptions = {
  * ```
  */
 export function sharedSecret(options: SharedSecretOptions): Verify {
-  checkNoUnknown(options, ["secret", "query", "header", "pathSegment"]);
-  const secrets = checkSecrets(options);
+  checkNoUnknown(options, ["secret", "query", "header", "pathSegment", "perAccount"]);
   const find = checkPlace(options);
+  const { query, header, pathSegment, perAccount = false } = options;
+  const { secretsOf, isShort } = checkSecrets(options);
   const verify: Verify = (request) => {
-    let matches = false;
-    // Always compare all pairs, so that the time does not tell which secret matched.
-    for (const given of find(request))
-      for (const secret of secrets) matches = isEqual(given, secret) || matches;
-    return matches;
+    const secrets = secretsOf(request.account);
+    const given = find(request);
+    return secrets instanceof Promise
+      ? secrets.then((known) => matches(given, known))
+      : matches(given, secrets);
   };
-  const isShort = secrets.some((secret) => secret.length < LEAST_LENGTH);
-  const { query, header } = options;
+  const hasAccounts = perAccount || typeof options.secret === "function";
+  const value: SecretPlace = { query, pathSegment, hasAccounts, secretsOf };
+  Object.defineProperty(verify, PLACE, { value });
   const place =
     query !== undefined
       ? ` in the query parameter ${query}`
@@ -113,36 +150,50 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
   return isShort ? withWeakness(verify, tooShort(place)) : verify;
 }
 
+function matches(given: readonly string[], secrets: readonly string[]): boolean {
+  let matched = false;
+  // Always compare all pairs, so that the time does not tell which secret matched.
+  for (const one of given) for (const secret of secrets) matched = isEqual(one, secret) || matched;
+  return matched;
+}
+
 /** The handler logs a warning for a secret with fewer characters. */
 const LEAST_LENGTH = 16;
 const tooShort = (place: string) =>
   `a secret passed to sharedSecret${place} has fewer than ${LEAST_LENGTH} characters, so strangers may guess it. ` +
   "Make a secret with `openssl rand -hex 32`";
 
-function checkSecrets(options: SharedSecretOptions): readonly string[] {
-  const { secret } = (options ?? {}) as Partial<SharedSecretOptions>;
+function checkSecrets(options: SharedSecretOptions): {
+  readonly secretsOf: SecretsOf;
+  readonly isShort: boolean;
+} {
+  const { secret, perAccount = false } = (options ?? {}) as Partial<SharedSecretOptions>;
+  const refuse = (message: string, path = "secret"): never => {
+    throw new InvalidArgumentError({ path: [path], message });
+  };
+  if (typeof perAccount !== "boolean") refuse("must be true or false", "perAccount");
+  if (typeof secret === "function") {
+    if (perAccount)
+      refuse("must be a text if perAccount is true. A function gives the keys of each account itself");
+    return { secretsOf: askedSecrets(secret), isShort: false };
+  }
   const secrets: readonly unknown[] = Array.isArray(secret) ? secret : [secret];
-  const usable = (one: unknown): boolean => typeof one === "string" && one.trim() !== "";
-  if (secrets.length === 0 || !secrets.every(usable)) {
-    throw new InvalidArgumentError({
-      path: ["secret"],
-      message: "must not be missing or empty. Is the environment variable set?",
-    });
-  }
-  if (secrets.some((one) => one !== (one as string).trim())) {
-    throw new InvalidArgumentError({
-      path: ["secret"],
-      message: "must not begin or end with white space. Is there a line break in the environment variable?",
-    });
-  }
-  return secrets as readonly string[];
+  const usable = (one: unknown): one is string => typeof one === "string" && one.trim() !== "";
+  if (secrets.length === 0 || !secrets.every(usable))
+    return refuse("must not be missing or empty. Is the environment variable set?");
+  if (secrets.some((one) => one !== one.trim()))
+    return refuse(
+      "must not begin or end with white space. Is there a line break in the environment variable?",
+    );
+  const isShort = secrets.some((one) => one.length < LEAST_LENGTH);
+  return { secretsOf: perAccount ? derivedKeys(secrets) : () => secrets, isShort };
 }
 
 type Find = (request: VerifyRequest) => readonly string[];
 
 function checkPlace(options: SharedSecretOptions): Find {
   const places = (["query", "header", "pathSegment"] as const).filter(
-    (place) => options[place] !== undefined,
+    (place) => options?.[place] !== undefined,
   );
   const refuse = (issue: Issue): never => {
     throw new InvalidArgumentError(issue);
