@@ -1,13 +1,16 @@
 import type { DatabaseSync } from "node:sqlite";
 // Use imported timers: a test's fake timers replace the globals, and would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
-import { isBusy, isConstraint } from "./sqlite-errors.ts";
+import type { FileGuard } from "./file-guard.ts";
+import { isBusy, isConstraint, isFull } from "./sqlite-errors.ts";
 import { WritesFailed } from "./user-writes.ts";
 
 /** The time after which a transaction starts no further job, ms. */
 const MOST_TIME = 10;
 /** The waits before retries on a busy file, ms. Each wait is multiplied by a random factor from 0.5 to 1.5. */
 const BUSY_AGAIN = [1, 2, 5, 10, 20] as const;
+/** The shortest time between two checkpoints because the disk is full, ms. */
+const CHECKPOINT_AGAIN = 1000;
 
 interface Job {
   readonly run: () => unknown;
@@ -36,19 +39,20 @@ class TransactionEnded extends Error {
 export class GroupCommit {
   readonly #db: DatabaseSync;
   readonly #busyTimeout: number;
-  readonly #check: () => void;
+  readonly #guard: FileGuard | undefined;
   readonly #queue: Job[] = [];
   #scheduled = false;
   /** How many jobs at the head of the queue need separate transactions, because their shared transaction failed. */
   #alone = 0;
   #busyTries = 0;
+  #checkpointAt = Number.NEGATIVE_INFINITY;
   #idle: (() => void)[] = [];
 
-  /** @param check - runs before each transaction. If it throws, nothing is written */
-  constructor(db: DatabaseSync, busyTimeout: number, check: () => void) {
+  /** @param guard - looks before and after each transaction. `undefined` for a database in memory */
+  constructor(db: DatabaseSync, busyTimeout: number, guard: FileGuard | undefined) {
     this.#db = db;
     this.#busyTimeout = busyTimeout;
-    this.#check = check;
+    this.#guard = guard;
   }
 
   /**
@@ -80,20 +84,40 @@ export class GroupCommit {
     this.#scheduled = false;
     const jobs = this.#alone > 0 ? this.#queue.slice(0, 1) : [...this.#queue];
     try {
-      this.#check();
+      this.#guard?.beforeCommit();
       const endings = transact(this.#db, jobs);
+      this.#guard?.afterCommit();
       this.#busyTries = 0;
       this.#take(endings.length);
       for (const end of endings) end();
     } catch (error) {
       if (error instanceof TransactionEnded) this.#remove(error);
       else if (isBusy(error)) this.#waitForFile(error);
+      else if (isFull(error) && this.#makesRoom()) this.#busyTries = 0;
       else if (jobs.length > 1) this.#alone = jobs.length;
       // Only the user's tables have constraints that fail at the commit.
       else this.#take(1)[0]?.reject(isConstraint(error) ? new WritesFailed(error, true) : error);
     }
     if (this.#queue.length > 0) this.#schedule();
     else for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  /**
+   * Copies the write-ahead log into the file, and empties the log. On a disk that was full, the log takes the room that its
+   * own checkpoint would free, because SQLite makes none before the log is large.
+   *
+   * @returns whether the jobs can run again
+   */
+  #makesRoom(): boolean {
+    const now = performance.now();
+    if (now - this.#checkpointAt < CHECKPOINT_AGAIN) return false;
+    this.#checkpointAt = now;
+    try {
+      const [answer] = this.#db.prepare("PRAGMA wal_checkpoint(TRUNCATE)").all();
+      return answer?.busy === 0;
+    } catch {
+      return false;
+    }
   }
 
   #take(count: number): Job[] {

@@ -130,7 +130,12 @@ function open(source: string | DatabaseSync, options: OpenOptions): Opened {
     return { db, own, name, file: file === "" ? undefined : file };
   } catch (error) {
     if (own) db?.close();
-    throw storeError(name, "the database cannot be used", error);
+    throw storeError(
+      name,
+      "the database cannot be used",
+      error,
+      own && source !== MEMORY ? source : undefined,
+    );
   }
 }
 

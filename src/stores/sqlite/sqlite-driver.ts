@@ -1,4 +1,3 @@
-import { statSync } from "node:fs";
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 import { setTimeout as sleep, setImmediate as turn } from "node:timers/promises";
 import { StayhookError } from "../../errors.ts";
@@ -10,6 +9,7 @@ import {
   type SqlSteps,
   type SqlWrites,
 } from "../sql/driver.ts";
+import { abandon, FileGuard } from "./file-guard.ts";
 import { GroupCommit } from "./group-commit.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { Notifier } from "./sqlite-notifier.ts";
@@ -17,8 +17,6 @@ import { runWrites, WritesFailed } from "./user-writes.ts";
 
 /** The wait before the driver reads a busy file again, ms. */
 const READ_AGAIN = 5;
-/** The time between two checks that the file is still at its path, ms. */
-const CHECK = 1000;
 
 /** An open database with the store's tables. */
 export interface Opened {
@@ -38,7 +36,7 @@ export class SqliteDriver implements SqlDriver {
   readonly #busyTimeout: number;
   readonly #execute: (step: SqlStatement | SqlWrites) => SqlResult;
   readonly #commits: GroupCommit;
-  readonly #checkFile: () => void;
+  readonly #guard: FileGuard | undefined;
 
   constructor(opened: Opened, busyTimeout: number) {
     const { db, file } = opened;
@@ -46,8 +44,8 @@ export class SqliteDriver implements SqlDriver {
     this.#busyTimeout = busyTimeout;
     this.#execute = executeOn(db);
     this.notifier = new Notifier(db, file);
-    this.#checkFile = file === undefined ? () => {} : fileCheck(file);
-    this.#commits = new GroupCommit(db, busyTimeout, this.#checkFile);
+    this.#guard = file === undefined ? undefined : new FileGuard(db, file);
+    this.#commits = new GroupCommit(db, busyTimeout, this.#guard);
   }
 
   async transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
@@ -63,7 +61,7 @@ export class SqliteDriver implements SqlDriver {
     for (;;) {
       try {
         // `health()` and the command line must not read a deleted file that is still open.
-        this.#checkFile();
+        this.#guard?.beforeRead();
         return runSync(steps(), this.#execute);
       } catch (error) {
         if (!isBusy(error) || performance.now() >= deadline) throw this.#errorOf(failing, error);
@@ -79,6 +77,11 @@ export class SqliteDriver implements SqlDriver {
     await turn();
     await this.#commits.idle();
     const { db, own } = this.#opened;
+    if (this.#isGone()) {
+      // Both a checkpoint and SQLite's own close would write the old log into the file that somebody put there.
+      if (own) abandon(db);
+      return;
+    }
     try {
       db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
     } catch {
@@ -87,8 +90,17 @@ export class SqliteDriver implements SqlDriver {
     if (own) db.close();
   }
 
+  #isGone(): boolean {
+    try {
+      this.#guard?.beforeCommit();
+      return false;
+    } catch {
+      return this.#guard?.isGone ?? false;
+    }
+  }
+
   #errorOf(failing: string, error: unknown): StayhookError {
-    return storeError(this.#opened.name, failing, error);
+    return storeError(this.#opened.name, failing, error, this.#opened.file);
   }
 }
 
@@ -110,37 +122,4 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
     const { changes } = statement.run(...params);
     return { rows: [], changes: Number(changes) };
   };
-}
-
-/** Thrown if the open file was deleted or replaced at its path. */
-class FileGone extends Error {}
-
-/**
- * Checks at most once a second that `path` still leads to the open file. SQLite can still write to a deleted or
- * replaced file, and these writes would be lost.
- *
- * @returns a function that throws after the file was deleted or replaced
- */
-function fileCheck(path: string): () => void {
-  const opened = identityOf(path);
-  let checked = performance.now();
-  let gone: FileGone | undefined;
-  return () => {
-    const now = performance.now();
-    if (gone === undefined && now - checked >= CHECK) {
-      checked = now;
-      const found = identityOf(path);
-      if (found !== opened) {
-        gone = new FileGone(
-          `the file was ${found === undefined ? "deleted or moved" : "replaced by another file"} while the store was open. Restart the process`,
-        );
-      }
-    }
-    if (gone !== undefined) throw gone;
-  };
-}
-
-function identityOf(path: string): string | undefined {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return stat && `${stat.dev}:${stat.ino}`;
 }

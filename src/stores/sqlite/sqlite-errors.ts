@@ -1,3 +1,5 @@
+import { accessSync, constants, statSync } from "node:fs";
+import { dirname, resolve } from "node:path";
 import { StayhookError } from "../../errors.ts";
 
 interface SqliteError extends Error {
@@ -7,12 +9,12 @@ interface SqliteError extends Error {
   readonly errstr?: string;
 }
 
-const [BUSY, LOCKED, CONSTRAINT] = [5, 6, 19];
+const [PERM, BUSY, LOCKED, READONLY, FULL, CANTOPEN, CONSTRAINT] = [3, 5, 6, 8, 13, 14, 19];
 /**
  * The errors of the file or the machine: SQLITE_PERM, BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN,
  * PROTOCOL and NOTADB. Any other error comes from the statement.
  */
-const OF_THE_STORE = [3, BUSY, LOCKED, 7, 8, 10, 11, 13, 14, 15, 26];
+const OF_THE_STORE = [PERM, BUSY, LOCKED, 7, READONLY, 10, 11, FULL, CANTOPEN, 15, 26];
 /** A mask: the lowest byte of an extended error code is the primary code. */
 const PRIMARY = 0xff;
 
@@ -41,9 +43,53 @@ export function isBusy(error: unknown): boolean {
   return [BUSY, LOCKED].includes(error.errcode & PRIMARY);
 }
 
-export function storeError(name: string, what: string, cause: unknown): StayhookError {
+/** Whether the disk is full. */
+export function isFull(error: unknown): boolean {
+  if (!isSqliteError(error)) return false;
+  return error.errcode === undefined ? error.message.includes("is full") : (error.errcode & PRIMARY) === FULL;
+}
+
+/** @param file - the database's file; `undefined` for a database in memory */
+export function storeError(name: string, what: string, cause: unknown, file?: string): StayhookError {
   if (cause instanceof StayhookError && cause.cause !== undefined) return cause;
-  return new StayhookError(`sqliteStore (${name}): ${what}: ${reasonOf(cause)}`, { cause });
+  const right = file !== undefined && isAboutRights(cause) ? missingRight(file) : undefined;
+  const reason = right === undefined ? reasonOf(cause) : `${reasonOf(cause)}. ${right}`;
+  return new StayhookError(`sqliteStore (${name}): ${what}: ${reason}`, { cause });
+}
+
+function isAboutRights(error: unknown): boolean {
+  if (isSqliteError(error))
+    return error.errcode === undefined || [PERM, READONLY, CANTOPEN].includes(error.errcode & PRIMARY);
+  return ["EACCES", "EPERM", "EROFS"].includes(String((error as NodeJS.ErrnoException | undefined)?.code));
+}
+
+/** Returns which right on which file or directory this process does not have. */
+function missingRight(file: string): string | undefined {
+  const directory = dirname(resolve(file));
+  const all: [kind: string, path: string][] = [["directory", directory]];
+  for (const suffix of ["", "-wal", "-shm"]) all.push(["file", `${resolve(file)}${suffix}`]);
+  for (const [kind, path] of all) {
+    try {
+      const isDirectory = kind === "directory";
+      accessSync(path, constants.R_OK | constants.W_OK | (isDirectory ? constants.X_OK : 0));
+    } catch (error) {
+      const { code } = error as NodeJS.ErrnoException;
+      if (code === "EROFS") return `The ${kind} ${path} is on a file system that is mounted read-only`;
+      if (code === "EACCES" || code === "EPERM")
+        return `${userOfProcess()} may not read and write the ${kind} ${path}${ownerOf(path)}. SQLite writes to the file, and to files that it creates beside it. Change the owner or the mode of the ${kind}`;
+    }
+  }
+  return undefined;
+}
+
+function userOfProcess(): string {
+  const uid = process.getuid?.();
+  return uid === undefined ? "The user of this process" : `The user of this process (uid ${uid})`;
+}
+
+function ownerOf(path: string): string {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat ? `, which belongs to uid ${stat.uid} and has the mode ${(stat.mode & 0o777).toString(8)}` : "";
 }
 
 function reasonOf(cause: unknown): string {

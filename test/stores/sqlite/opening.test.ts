@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   copyFileSync,
@@ -8,6 +9,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
 import { dirname, join } from "node:path";
@@ -278,6 +280,94 @@ describe("a lost database file", () => {
     renameSync(kept, path);
     await expect(store.add(eventOf()), "the process has to be restarted").rejects.toMatchObject(refused);
     await store.close();
+  });
+
+  /** A store with 20 events in its log, and a copy of the file as it was before. */
+  async function withBackup() {
+    const path = files.path();
+    await sqliteStore(path).close();
+    const backup = `${path}.bak`;
+    const old = sqliteStore(path);
+    await old.add(eventOf());
+    await old.close();
+    copyFileSync(path, backup);
+    const store = sqliteStore(path);
+    for (let n = 0; n < 20; n += 1) await store.add(eventOf(null));
+    return { path, backup, store };
+  }
+
+  test.each<[string, (files: { path: string; backup: string }) => void, string]>([
+    ["the file is deleted", ({ path }) => rmSync(path), "the file was deleted or moved"],
+    ["-wal is deleted", ({ path }) => rmSync(`${path}-wal`), "-wal was deleted or moved"],
+    [
+      "-wal is replaced",
+      ({ path }) => {
+        renameSync(`${path}-wal`, `${path}-old`);
+        copyFileSync(`${path}-old`, `${path}-wal`);
+      },
+      "-wal was replaced by another file",
+    ],
+    [
+      "-wal and -shm are deleted, and a backup is copied over the file",
+      ({ path, backup }) => {
+        for (const suffix of ["-wal", "-shm"]) rmSync(path + suffix);
+        writeFileSync(path, readFileSync(backup));
+      },
+      "-wal was deleted or moved",
+    ],
+    [
+      "a backup is copied over the file, and -wal stays",
+      ({ path, backup }) => writeFileSync(path, readFileSync(backup)),
+      "the file was overwritten by another program",
+    ],
+  ])("%s: nothing is answered any more, and close leaves the files as they are", async (_, act, message) => {
+    const { path, backup, store } = await withBackup();
+    act({ path, backup });
+    const before = existsSync(path) && readFileSync(path);
+    const refused = { name: "StayhookError", message: expect.stringContaining(message) };
+    await expect(store.add(eventOf())).rejects.toMatchObject(refused);
+    await expect(store.claim(CLAIM)).rejects.toMatchObject(refused);
+    await expect(store.counts(), "as health() would show them").rejects.toMatchObject(refused);
+    await store.close();
+    expect(existsSync(path) && readFileSync(path)).toEqual(before);
+  });
+
+  test("a backup that was restored is not changed when the process ends by itself", async () => {
+    const path = files.path();
+    const script = `
+      import { copyFileSync, rmSync } from "node:fs";
+      import { sqliteStore } from ${JSON.stringify(new URL("../../../src/stores/sqlite/index.ts", import.meta.url).href)};
+      const event = (eventId) => ({ eventId, ref: null, source: "webhook", topic: null, timestamp: "2026-01-01T00:00:00Z", notification: "{}" });
+      const path = ${JSON.stringify(path)};
+      const first = sqliteStore(path);
+      await first.add(event("kept"));
+      await first.close();
+      copyFileSync(path, path + ".bak");
+      const store = sqliteStore(path);
+      await store.add(event("new"));
+      rmSync(path + "-wal");
+      copyFileSync(path + ".bak", path);
+      await store.close();`;
+    execFileSync(process.execPath, ["--input-type=module", "-e", script]);
+    expect(readFileSync(path)).toEqual(readFileSync(`${path}.bak`));
+  });
+
+  test("checkpoints, other processes and the notifiers of older versions are not taken for another program", async () => {
+    const path = files.path();
+    const [one, two] = [sqliteStore(path), sqliteStore(path)];
+    const db = new DatabaseSync(path);
+    for (let n = 0; n < 30; n += 1) {
+      for (const store of [one, two]) expect(await store.add(eventOf(null))).toBe("added");
+      if (n % 3 === 0) db.exec("PRAGMA wal_checkpoint(PASSIVE)");
+      if (n % 3 === 1) db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+      if (n % 3 === 2) utimesSync(path, new Date(), new Date());
+    }
+    db.exec("VACUUM");
+    db.close();
+    expect(await one.add(eventOf(null))).toBe("added");
+    await two.close();
+    expect(await one.add(eventOf(null))).toBe("added");
+    await one.close();
   });
 
   test("is not reported after a change of the file mode, or for a database in memory", async () => {
