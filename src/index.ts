@@ -70,11 +70,13 @@ export type { EndpointUrlOptions } from "./webhooks/endpoint-url.ts";
 export type { EventOf } from "./webhooks/event-of.ts";
 export type {
   BookingEvent,
+  BookingGoneEvent,
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
   InAccount,
   ListingEvent,
+  ListingGoneEvent,
   ListingStatusEvent,
   ListingTimerEvent,
   MessageWebhookEvent,

@@ -45,7 +45,8 @@ const webhooks = createWebhookHandler({
   // Do not set skipUnchanged: true. Each read must update the row's version, even if the listing has not changed.
   on: {
     fallback: (event) => {
-      if (!event.listing) return;
+      // The list itself tells which listings are missing.
+      if (!event.listing || event.type === "listing.gone") return;
       const { eventId, listing } = event;
       event.atomically((tx) => {
         const change = writeListing(tx, listing);

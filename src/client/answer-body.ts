@@ -11,6 +11,7 @@ import {
   type Found,
   findList,
   findRecord,
+  isEmptyList,
   type Part,
   saysNone,
   saysNotFound,
@@ -65,7 +66,8 @@ export class Readers {
     const isAsked = (value: unknown) => comparable((value as Properties)[identity]) === comparable(asked);
     return async (answer) => {
       const { value } = answer.body;
-      if (saysNotFound(value, model.required) || saysNone(value, model.required)) throw answer.notFound();
+      const isNone = saysNone(value, model.required) || isEmptyList(value);
+      if (isNone || saysNotFound(value, model.required)) throw answer.notFound();
       const part = findRecord(value, model.required, isAsked);
       const record = await this.#validated(model, part, answer);
       if (!isAsked(record))

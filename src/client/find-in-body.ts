@@ -151,6 +151,14 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }
 
+/** Whether a successful answer to the read of a record is an empty list, or an object that holds nothing else. */
+export function isEmptyList(body: unknown): boolean {
+  if (Array.isArray(body)) return body.length === 0;
+  if (!isObject(body)) return false;
+  const [name = "", ...others] = Object.keys(body);
+  return others.length === 0 && payloadNames.includes(name) && isEmptyList(body[name]);
+}
+
 /** Unwraps an array with a single element. Returns any other part unchanged. */
 function onlyElement(part: Part): Part {
   const { value, path } = part;

@@ -55,6 +55,9 @@ export const bookingTable = [
   },
 ] as const satisfies readonly Status[];
 
+/** The status that this package gives a record that it knew, and that the platform no longer returns. */
+export const GONE = "gone";
+
 /** The statuses of a listing that this package knows. */
 export const listingTable = [
   { name: "InReview", when: "the platform reviews the listing", tone: "wait" },

@@ -9,6 +9,7 @@ import { type Backoff, type Kind, kindOf, type Outage, type Pause, type PauseSco
 //
 // 1. A 429, a 401, a missing access token and an answer with Retry-After are about everything. All reads pause at once,
 //    for Retry-After or for the backoff.
+//    If the failure says that it holds for every record of its kind, the kind pauses at once.
 // 2. Any other failure to get an answer (5xx, time-out, broken connection) may be the fault of its record. Such failures
 //    are evidence: of an outage of bookings or of listings, each kind apart. The evidence suffices once two records have
 //    failed whose events had not failed before, or as many records as run at once. An answer for the kind erases it.
@@ -227,7 +228,7 @@ export class CircuitBreaker {
     }
     const [open = circuit] = this.#openOf(kind);
     // One failed half-open attempt is enough to prolong the pause.
-    if (isAboutAll || open.open) {
+    if (isAboutAll || outage.wholeKind || open.open) {
       this.#pauseFor(isAboutAll ? this.#everything : open, { outage, error, ref });
       return "outage";
     }

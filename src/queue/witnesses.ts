@@ -96,6 +96,7 @@ export class Witnesses {
     abort();
     signal.removeEventListener("abort", abort);
     if (said !== undefined && said.failure === undefined) return "answered";
+    if (said?.failure === "none") return "none";
     // Ask another one first the next time: this record may be at fault.
     for (const kind of ["bookings", "listings"] as const) {
       const known = this.#known[kind];

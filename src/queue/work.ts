@@ -57,7 +57,9 @@ export interface WorkFailure {
 export interface Outage {
   /** Whether every record is affected, as by a rate limit or a refused token. If `true`, the queue pauses at once. */
   readonly everything: boolean;
-  /** Whether the platform answered 429. */
+  /** Whether every record of this kind is affected. If `true`, the kind pauses at once. */
+  readonly wholeKind?: boolean | undefined;
+  /** Whether the answer is a rate limit. */
   readonly limited?: boolean | undefined;
   /** The wait from the `Retry-After` header, ms. */
   readonly retryAfter?: number | undefined;
@@ -143,11 +145,14 @@ export function recordOf({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): s
   return ref ?? eventId;
 }
 
-/** Reads a record once. Resolves to the failure if the platform does not answer; to `undefined` if it does, even with 404. */
+/**
+ * Reads a record once. Resolves to the failure if the platform does not answer; to `undefined` if it does, even with 404;
+ * to `none` if the answer shows nothing.
+ */
 export type ReadWitness = (
   ref: string,
   signal: AbortSignal,
-) => Promise<{ readonly outage: Outage; readonly error: unknown } | undefined>;
+) => Promise<{ readonly outage: Outage; readonly error: unknown } | "none" | undefined>;
 
 /** The fields of every observation of an attempt. */
 export interface AttemptObservation {

@@ -147,6 +147,51 @@ export interface ListingStatusEvent<
   readonly booking?: undefined;
 }
 
+/** The names of a booking's fields that the handler compares by default, and those that the option `track` chooses. */
+type FieldsOfBooking<F extends string> = "listingId" | "checkIn" | "checkOut" | F;
+
+/**
+ * A booking that the handler knew is gone: the platform no longer returns it. The event comes once, until the platform
+ * returns the booking again. Its status is then a change.
+ *
+ * Release what you keep for the booking, as after a cancellation. `stayChange(event)` gives the stay that ends as `from`.
+ */
+export interface BookingGoneEvent<B extends Booking = Booking, F extends string = never>
+  extends RecordEventBase<F>,
+    WithoutTimer {
+  /** The type of the event. `switch (event.type)` narrows the event. */
+  readonly type: "booking.gone";
+  /** No status of the platform: the platform returns no booking. */
+  readonly status: "gone";
+  /** The booking as your side knew it: its code, and the tracked fields of its last handled event. */
+  readonly booking: Pick<B, "bookingCode"> & {
+    /** No status of the platform: the platform returns no booking. */
+    readonly status: "gone";
+  } & { readonly [Field in Exclude<FieldsOfBooking<F>, "bookingCode" | "status">]?: unknown };
+  /** An event about a booking has no listing. */
+  readonly listing?: undefined;
+}
+
+/**
+ * A listing that the handler knew is gone: the platform no longer returns it. The event comes once, until the platform
+ * returns the listing again. Its status is then a change.
+ */
+export interface ListingGoneEvent<L extends Listing = Listing, F extends string = never>
+  extends RecordEventBase<F>,
+    WithoutTimer {
+  /** The type of the event. `switch (event.type)` narrows the event. */
+  readonly type: "listing.gone";
+  /** No status of the platform: the platform returns no listing. */
+  readonly status: "gone";
+  /** The listing as your side knew it: its id, and the tracked fields of its last handled event. */
+  readonly listing: Pick<L, "listingId"> & {
+    /** No status of the platform: the platform returns no listing. */
+    readonly status: "gone";
+  } & { readonly [Field in Exclude<"listingName" | F, "listingId" | "status">]?: unknown };
+  /** An event about a listing has no booking. */
+  readonly booking?: undefined;
+}
+
 /**
  * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
@@ -159,7 +204,10 @@ export interface BookingTimerEvent<B extends Booking = Booking, F extends string
   readonly timer: FiredTimer;
   /** The status of the booking when it was fetched. */
   readonly status: string;
-  /** The booking, fetched when the timer fired. */
+  /**
+   * The booking, fetched when the timer fired. If `status` is `gone`, the platform no longer returns the booking, and this
+   * is the booking of the `booking.gone` event.
+   */
   readonly booking: B;
   /** An event about a booking has no listing. */
   readonly listing?: undefined;
@@ -179,7 +227,10 @@ export interface ListingTimerEvent<L extends Listing = Listing, F extends string
   readonly timer: FiredTimer;
   /** The status of the listing when it was fetched. */
   readonly status: string;
-  /** The listing, fetched when the timer fired. */
+  /**
+   * The listing, fetched when the timer fired. If `status` is `gone`, the platform no longer returns the listing, and this
+   * is the listing of the `listing.gone` event.
+   */
   readonly listing: L;
   /** An event about a listing has no booking. */
   readonly booking?: undefined;
@@ -282,6 +333,8 @@ export interface WebhookEventMap<
    * `stay(booking)`: the dates may have changed since you blocked them.
    */
   "booking.Cancelled": BookingStatusEvent<"Cancelled", B, F> & Writing<Tx> & A;
+  /** A booking that the handler knew, and that the platform no longer returns. Release what you keep for it. */
+  "booking.gone": BookingGoneEvent<B, F> & Writing<Tx> & A;
   /** A booking whose `status` this package does not know. */
   "booking.unknown": BookingStatusEvent<"unknown", B, F> & Writing<Tx> & A;
   /** A listing with the status `InReview`: the platform reviews it. */
@@ -290,6 +343,8 @@ export interface WebhookEventMap<
   "listing.Published": ListingStatusEvent<"Published", L, F> & Writing<Tx> & A;
   /** A listing with the status `Hidden`. The platform documents no event for this status. */
   "listing.Hidden": ListingStatusEvent<"Hidden", L, F> & Writing<Tx> & A;
+  /** A listing that the handler knew, and that the platform no longer returns. */
+  "listing.gone": ListingGoneEvent<L, F> & Writing<Tx> & A;
   /** A listing whose `status` this package does not know. */
   "listing.unknown": ListingStatusEvent<"unknown", L, F> & Writing<Tx> & A;
   /** A notification of the `messages` topic. The handler fetches no record for it. */
@@ -302,10 +357,10 @@ export interface WebhookEventMap<
  * An event about a booking with the status `S`, by default with any status. For example, `BookingEvent<"Request">` has
  * `decideBy`, and its `booking.status` has the type `"Request"`.
  *
- * @typeParam S - a booking status, or `unknown` for a status that this package does not know
+ * @typeParam S - a booking status, `gone`, or `unknown` for a status that this package does not know
  */
 export type BookingEvent<
-  S extends BookingStatus | "unknown" = BookingStatus | "unknown",
+  S extends BookingStatus | "gone" | "unknown" = BookingStatus | "gone" | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
@@ -317,10 +372,10 @@ export type BookingEvent<
  * An event about a listing with the status `S`, by default with any status. For example, the `listing.status` of
  * `ListingEvent<"Published">` has the type `"Published"`.
  *
- * @typeParam S - a listing status, or `unknown` for a status that this package does not know
+ * @typeParam S - a listing status, `gone`, or `unknown` for a status that this package does not know
  */
 export type ListingEvent<
-  S extends ListingStatus | "unknown" = ListingStatus | "unknown",
+  S extends ListingStatus | "gone" | "unknown" = ListingStatus | "gone" | "unknown",
   B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
@@ -373,11 +428,11 @@ export type WebhookCallbacks<
    * callback keeps your side right.
    */
   readonly booking?:
-    | ((event: BookingEvent<BookingStatus | "unknown", B, L, Tx, F, A>) => unknown)
+    | ((event: BookingEvent<BookingStatus | "gone" | "unknown", B, L, Tx, F, A>) => unknown)
     | undefined;
   /** Runs for every event of a listing whose type has no callback, timers aside. */
   readonly listing?:
-    | ((event: ListingEvent<ListingStatus | "unknown", B, L, Tx, F, A>) => unknown)
+    | ((event: ListingEvent<ListingStatus | "gone" | "unknown", B, L, Tx, F, A>) => unknown)
     | undefined;
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx, F, A>) => unknown) | undefined;

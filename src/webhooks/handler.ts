@@ -16,13 +16,14 @@ import { type Health, healthOf } from "./health.ts";
 import { withInternals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
 import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
+import { GoneWitness } from "./processing/gone-witness.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
-import { witnessReader } from "./processing/read-record.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
 import { zoneSetter } from "./processing/time-zone.ts";
 import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
 import { type StaySeen, unreadableStays } from "./processing/unreadable-stay.ts";
+import { witnessReader } from "./processing/witness-reader.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
@@ -198,8 +199,9 @@ export function createWebhookHandler<
   const staySeen = unreadableStays(log);
   const store = isIntake(settings.store) ? undefined : settings.store;
   const counts = store && new StoreCounts(store, log);
-  const queue =
-    store && queueOf(settings, store, { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen });
+  const goneWitness = store && new GoneWitness(settings.client, store);
+  const shared = { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen };
+  const queue = goneWitness && queueOf(settings, store, { ...shared, goneWitness });
   if (counts) telemetry.watch(counts);
 
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
@@ -308,6 +310,7 @@ export function createWebhookHandler<
     ...{ store, snapshotOf, statusSeen, log, add },
     topics: topicsOf(settings.on),
     breaker: queue?.breaker,
+    goneWitness,
     observe: (event) => observe?.(event),
     serves: (server) => requests.serves(server),
     start: () => {
@@ -355,23 +358,25 @@ interface Shared {
   readonly snapshotOf: SnapshotOf;
   readonly statusSeen: StatusSeen;
   readonly staySeen: StaySeen;
+  readonly goneWitness: GoneWitness;
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(
   settings: Settings<B, L, Tx>,
   store: EventStore<Tx>,
-  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen }: Shared,
+  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, goneWitness }: Shared,
 ): Queue<Tx> {
   const { accountFrom, client, on, skipUnchanged, recheckAfter } = settings;
   const hasAccounts = accountFrom !== undefined;
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
-  const queued = { recent, recheckAfter, find: (eventId: string) => store.get(eventId) };
+  const find: typeof store.get = (eventId) => store.get(eventId);
+  const queued = { recent, recheckAfter, find, goneWitness, limits: settings };
   const list: typeof store.list = (options) => store.list(options);
   const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen, staySeen };
   return new Queue<Tx>({
     store,
-    readWitness: witnessReader(client),
+    readWitness: witnessReader(client, goneWitness),
     work: createWork({ client, hasAccounts, on, skipUnchanged, transactional, queued, ...record }),
     policy: settings,
     observe: (event) => {

@@ -11,6 +11,7 @@ import type { EventStore } from "../stores/event-store.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import type { Observation } from "./observability.ts";
+import type { GoneWitness } from "./processing/gone-witness.ts";
 import type { SnapshotOf } from "./processing/record.ts";
 import type { StatusSeen } from "./processing/unknown-status.ts";
 
@@ -34,6 +35,8 @@ export interface Internals {
   readonly statusSeen: StatusSeen;
   /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
   readonly breaker: CircuitBreaker | undefined;
+  /** Tells whether a record that is not found is gone. It is `undefined` if the handler has no `store`. */
+  readonly goneWitness: GoneWitness | undefined;
   readonly backoff: Backoff;
   /** How long an event stays leased after its process has died, ms. */
   readonly leaseDuration: number;

@@ -3,6 +3,7 @@
 import { inAccount, splitKey } from "../account.ts";
 import { toId } from "../models/ids.ts";
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
+import { GONE } from "../models/statuses.ts";
 
 /** The record that an event is about, as parsed from the event's `ref`. */
 export type Subject = {
@@ -51,6 +52,11 @@ export function laneOf({ ref, eventId }: { readonly ref: string | null; readonly
 
 /** The keys of `on` whose callback runs for every event of a booking or listing that has no callback of its own. */
 export const kindsOfRecords: readonly string[] = ["booking", "listing"];
+
+/** Returns the event type for a record that the platform no longer returns. */
+export function goneType(kind: Subject["kind"]): `${Subject["kind"]}.gone` {
+  return `${kind}.${GONE}`;
+}
 
 /** Returns the event type for a record of this kind and status. */
 export function eventType(kind: Subject["kind"], status: string): string {

@@ -1,8 +1,7 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { Stay } from "../models/dates.ts";
 import { isObject } from "../models/is-object.ts";
-import type { Booking } from "../models/records.ts";
-import { bookingTable, knownStatus, type Status } from "../models/statuses.ts";
+import { bookingTable, GONE, knownStatus, type Status } from "../models/statuses.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import type { PreviousRecord } from "./field-changes.ts";
 import {
@@ -41,6 +40,20 @@ export interface StayChangeOptions {
   readonly holds?: readonly string[] | undefined;
 }
 
+/** The fields of a booking that {@link stayChange} reads. */
+interface StayBooking {
+  /** The booking's unique code. */
+  readonly bookingCode: string;
+  /** The status, or `gone`. */
+  readonly status: string;
+  /** The booked listing. */
+  readonly listingId?: unknown;
+  /** The day of arrival. */
+  readonly checkIn?: unknown;
+  /** The day of departure. */
+  readonly checkOut?: unknown;
+}
+
 const HOLDS: readonly string[] = bookingTable
   .filter((status: Status) => status.holds)
   .map(({ name }) => name);
@@ -51,7 +64,8 @@ const HOLDS: readonly string[] = bookingTable
  *
  * A stay holds while the booking's status is in `holds`. Every other status that this package knows ends the stay. A
  * status that this package does not know neither begins nor ends a stay: the stay that held before it still holds. If
- * the dates or the listing cannot be read, the stay that held before still holds, too, until they can be read again.
+ * the dates or the listing cannot be read, the stay that held before still holds, too, until they can be read again. A
+ * booking that is gone has no stay.
  *
  * @param event - any event of a booking, also that of a timer
  * @throws InvalidArgumentError if the event has no booking, if `holds` is no array, or if a stay begins whose dates or
@@ -66,7 +80,7 @@ const HOLDS: readonly string[] = bookingTable
 export function stayChange(
   event: {
     /** The booking, as it was read for the event. */
-    readonly booking: Booking;
+    readonly booking: StayBooking;
     /** The booking in its last handled event. */
     readonly previous?: PreviousRecord | undefined;
   },
@@ -82,7 +96,7 @@ export function stayChange(
   const holding = holds.flatMap((each) => [each, knownStatus("booking", String(each))]);
   const status = knownStatus("booking", booking.status);
   const from = previous && stayBefore(booking.bookingCode, hiddenStayOf(previous), holding);
-  const isHeld = isKnown(status, holding) ? holding.includes(status) : from !== undefined;
+  const isHeld = isKnown(status, holding) ? status !== GONE && holding.includes(status) : from !== undefined;
   const to = isHeld ? stayNow(booking, from) : undefined;
   return { from, to, changed: !isSame(from, to) };
 }
@@ -91,7 +105,7 @@ export function stayChange(
  * Reads the stay as the platform sent it, because the user's model may leave out its fields. If the stay cannot be read,
  * the one before holds.
  */
-function stayNow(booking: Booking, from: BookingStay | undefined): BookingStay {
+function stayNow(booking: StayBooking, from: BookingStay | undefined): BookingStay {
   try {
     return { bookingCode: booking.bookingCode, ...stayOf(stayFieldsOf(booking)) };
   } catch (error) {

@@ -182,7 +182,6 @@ describe.each<Kind>(["booking", "listing", "config"])("the read of a %s", (kind)
     [{ json: { message: "maintenance", details: null } }],
     [{ json: { data: null, error: {} } }],
     [{ json: { data: null, config: 5 } }],
-    [{ json: { data: [] } }],
     [{ json: { a: { b: { c: null } } } }],
     [{ json: { data: { data: { data: {} } } } }],
     [{ json: "none" }],
@@ -196,6 +195,15 @@ describe.each<Kind>(["booking", "listing", "config"])("the read of a %s", (kind)
     });
   });
 });
+
+it.each<[Reply]>([[{ json: [] }], [{ json: { data: [] } }]])(
+  "an empty list is no record: %j",
+  async (reply) => {
+    for (const kind of ["booking", "listing"] as const)
+      expect(await outcomeOf(kind, reply)).toBe(missing(kind));
+    expect(await rejection(ask("config", reply))).toMatchObject({ name: "ResponseValidationError" });
+  },
+);
 
 describe("two records in one body", () => {
   const read = async (json: unknown) => (await answering({ json })).bookings.get("A");

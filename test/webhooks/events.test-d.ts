@@ -390,7 +390,7 @@ describe("the exported event types", () => {
   test("nothing in them is any", () => {
     expectTypeOf<WebhookEvent["eventId"]>().not.toBeAny();
     expectTypeOf<BookingEvent["booking"]["checkIn"]>().not.toBeAny();
-    expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "unknown"}`>();
+    expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "gone" | "unknown"}`>();
   });
 });
 

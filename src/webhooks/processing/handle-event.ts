@@ -3,13 +3,18 @@ import { ResponseValidationError } from "../../client/client-errors.ts";
 import { now } from "../../clock.ts";
 import { StayhookError } from "../../errors.ts";
 import type { Booking, Listing } from "../../models/records.ts";
-import type { Work, WorkContext, WorkResult } from "../../queue/work.ts";
+import { GONE } from "../../models/statuses.ts";
+import { isLastAttempt } from "../../queue/retries.ts";
+import type { Policy, Work, WorkContext, WorkFailure, WorkResult } from "../../queue/work.ts";
 import type { FurtherEvent } from "../../stores/event-store.ts";
+import type { Snapshot } from "../../stores/snapshot.ts";
 import type { ClaimedEvent, StoredEvent } from "../../stores/stored-event.ts";
 import { isOwnId, ownId } from "../own-ids.ts";
-import { bookingRef, eventType, parseRef, type Subject } from "../refs.ts";
+import { bookingRef, eventType, goneType, parseRef, type Subject } from "../refs.ts";
 import { type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
 import { decideByOf, type RecheckJson, timestampOf } from "./event-times.ts";
+import { goneRecordOf, isGone } from "./gone.ts";
+import type { GoneWitness } from "./gone-witness.ts";
 import { withKnownStay } from "./known-stay.ts";
 import { readRecord } from "./read-record.ts";
 import {
@@ -37,6 +42,8 @@ interface WorkOptions<B extends Booking, L extends Listing, Tx> extends Callback
         readonly recheckAfter: number | false;
         /** Reads an event from the store. */
         readonly find: (eventId: string) => Promise<StoredEvent | undefined>;
+        readonly goneWitness: GoneWitness;
+        readonly limits: Pick<Policy, "maxAttempts" | "giveUpAfter">;
       }
     | undefined;
 }
@@ -85,26 +92,35 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 
   async run(): Promise<WorkResult<Tx>> {
-    const recent = this.#options.queued?.recent;
-    let record = this.#recentRecord();
-    if (!record) {
-      try {
-        record = await readRecord(this.#options.client, this.#subject, this.#context.signal);
-      } catch (error) {
-        recent?.drop(this.#claim.ref);
-        return this.#readFailed(error);
-      }
-      recent?.keep(this.#claim, record);
-      // A recent answer says nothing about the platform now.
-      this.#context.answered();
+    const record = this.#recentRecord();
+    return record ? await this.#handleRecord(record) : await this.#readAndHandle();
+  }
+
+  async #readAndHandle(): Promise<WorkResult<Tx>> {
+    const { client, queued } = this.#options;
+    const since = performance.now();
+    let record: Booking | Listing;
+    try {
+      record = await readRecord(client, this.#subject, this.#context.signal);
+    } catch (error) {
+      queued?.recent.drop(this.#claim.ref);
+      return await this.#readFailed(error);
     }
+    queued?.recent.keep(this.#claim, record);
+    queued?.goneWitness.found(this.#claim.ref!, since);
+    // A recent answer says nothing about the platform now.
+    this.#context.answered();
+    return await this.#handleRecord(record);
+  }
+
+  async #handleRecord(record: Booking | Listing): Promise<WorkResult<Tx>> {
     this.#options.statusSeen(this.#subject.kind, record.status, this.#claim.ref);
     const isTimer = this.#claim.source === "timer";
     const type = isTimer ? this.#timerKey : eventType(this.#subject.kind, record.status);
     try {
       return await (isTimer ? this.#fire(record, type) : this.#handle(record, type));
     } catch (error) {
-      recent?.drop(this.#claim.ref);
+      this.#options.queued?.recent.drop(this.#claim.ref);
       return { state: "failed", reason: "callback", error, type };
     }
   }
@@ -119,9 +135,87 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     }
   }
 
-  #readFailed(error: unknown): WorkResult<Tx> {
+  async #readFailed(error: unknown): Promise<WorkResult<Tx>> {
     if (error instanceof ResponseValidationError) this.#context.answered();
-    return { state: "failed", ...fetchFailure(error) };
+    const failure = fetchFailure(error);
+    if (failure.reason !== "not-found" || !this.#options.queued) return { state: "failed", ...failure };
+    const { kind } = this.#subject;
+    this.#options.queued.goneWitness.missed(this.#claim.ref!);
+    if (this.#claim.previous && this.#options.rules.handles(goneType(kind)))
+      return await this.#missing(this.#claim.previous, failure);
+    return this.#notFound(failure);
+  }
+
+  /** The failure of a record that is not found, and not known to be gone. It counts unless nothing else is found either. */
+  #notFound(failure: WorkFailure): Extract<WorkResult<Tx>, { state: "failed" }> {
+    const doubt = this.#options.queued!.goneWitness.doubtOf(this.#subject);
+    return { state: "failed", ...(doubt ? { reason: failure.reason, ...doubt } : failure) };
+  }
+
+  /** A known record was not found: it is gone, if it stays so for all attempts, and something else is found. */
+  async #missing(previous: Snapshot, failure: WorkFailure): Promise<WorkResult<Tx>> {
+    const { queued } = this.#options;
+    const { source, attempts, outages, outageFor } = this.#claim;
+    if (source === "timer") return await this.#fireGone(previous, failure);
+    if (isGone(previous)) return await this.#goneAgain(previous);
+    const isGivenUp = outageFor >= queued!.limits.giveUpAfter;
+    const isLast = isGivenUp || isLastAttempt(attempts, failure, queued!.limits);
+    const { signal } = this.#context;
+    const doubt = await queued!.goneWitness.ask(this.#claim.ref!, signal, { isLast, isGivenUp });
+    const { refused, ...counted } = failure;
+    if (doubt) return { state: "failed", reason: failure.reason, ...doubt };
+    this.#context.answered();
+    // The record is no stranger's invention, so its attempts count even in a flood.
+    if (!isLast) return { state: "failed", ...counted };
+    // The platform may have come back between the two reads, so that the first one says nothing.
+    if (outages > 0 && !(await this.#isStillMissing())) return await this.#readAndHandle();
+    return await this.#handleGone(previous);
+  }
+
+  async #isStillMissing(): Promise<boolean> {
+    try {
+      await readRecord(this.#options.client, this.#subject, this.#context.signal);
+      return false;
+    } catch (error) {
+      return fetchFailure(error).reason === "not-found";
+    }
+  }
+
+  /** A gone record is still not found. Only the replay of its own event runs the callback again. */
+  async #goneAgain(previous: Snapshot): Promise<WorkResult<Tx>> {
+    const type = goneType(this.#subject.kind);
+    const { replayed, eventId } = this.#claim;
+    const known = replayed ? await this.#options.queued!.find(eventId) : undefined;
+    return known?.type === type ? await this.#handleGone(previous) : { state: "done", type };
+  }
+
+  async #handleGone(previous: Snapshot): Promise<WorkResult<Tx>> {
+    const { kind } = this.#subject;
+    const { record, snapshot, changed, ...compared } = goneRecordOf(this.#subject, previous);
+    const type = goneType(kind);
+    try {
+      const fields = { type, status: GONE, [kind]: record, changed, ...compared };
+      const called = await runCallback(this.#options, this.#claim, this.#context, fields);
+      return { state: "done", type, snapshot: { snapshot, changed }, ...called };
+    } catch (error) {
+      return { state: "failed", reason: "callback", error, type };
+    }
+  }
+
+  /** Runs the callback of a timer whose record is gone. If the user's side does not know that yet, the timer waits. */
+  async #fireGone(previous: Snapshot, failure: WorkFailure): Promise<WorkResult<Tx>> {
+    const type = this.#timerKey;
+    if (!isGone(previous)) {
+      const waiting = await this.#awaitRecheck(timerOf(this.#claim), type);
+      if (waiting) return waiting;
+      const recheck = await this.#options.queued!.find(ownId("recheck", this.#claim.ref!));
+      // Nobody knows whether the record is gone, so the timer must not act as if it were.
+      if (recheck?.state !== "parked") return this.#notFound(failure);
+      if (recheck.reason !== "callback") return { state: "failed", ...failure, type, maxAttempts: 0 };
+    }
+    const { record, previous: known } = goneRecordOf(this.#subject, previous);
+    const fields = { status: GONE, [this.#subject.kind]: record };
+    return await this.#callTimer(type, { ...fields, previous: known });
   }
 
   async #handle(record: Booking | Listing, type: string): Promise<WorkResult<Tx>> {
@@ -163,12 +257,6 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     const timer = timerOf(this.#claim);
     const ownRef = this.#differingRef(record);
     if (ownRef !== undefined) return { state: "done", type, events: await this.#movedTo(ownRef, timer) };
-    if (!this.#options.rules.handles(type)) {
-      const error = new StayhookError(
-        `\`on\` has no callback ${type} and no fallback. If an older version of the app runs, deploy the newer one.`,
-      );
-      return { state: "failed", reason: "callback", error, type };
-    }
     const { changed, previous } = this.#compare(record);
     const waiting = !previous
       ? await this.#awaitFirst(type)
@@ -176,16 +264,28 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
         ? await this.#awaitRecheck(timer, type)
         : undefined;
     if (waiting) return waiting;
-    const called = await runCallback(this.#options, this.#claim, this.#context, {
-      type,
-      status: record.status,
-      [this.#subject.kind]: record,
-      changed: false,
-      changes: {},
-      previous,
-      timer,
-    });
-    return { state: "done", type, ...called };
+    return await this.#callTimer(type, { status: record.status, [this.#subject.kind]: record, previous });
+  }
+
+  async #callTimer(type: string, fields: object): Promise<WorkResult<Tx>> {
+    try {
+      if (!this.#options.rules.handles(type))
+        throw new StayhookError(
+          `\`on\` has no callback ${type} and no fallback. If an older version of the app runs, deploy the newer one.`,
+        );
+      const timer = timerOf(this.#claim);
+      const unchanged = { changed: false, changes: {} };
+      const called = await runCallback(this.#options, this.#claim, this.#context, {
+        type,
+        ...fields,
+        ...unchanged,
+        timer,
+      });
+      return { state: "done", type, ...called };
+    } catch (error) {
+      this.#options.queued?.recent.drop(this.#claim.ref);
+      return { state: "failed", reason: "callback", error, type };
+    }
   }
 
   /** Returns the same timer of the record `ref`, unless that record's timer was set later than this one. */

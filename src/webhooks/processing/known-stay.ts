@@ -4,7 +4,7 @@ import { asSent } from "../../models/as-sent.ts";
 import { dayOf, daysIn, type Stay, stay, timeZoneOf } from "../../models/dates.ts";
 import { listingIdOf, toInteger } from "../../models/ids.ts";
 import { bookingStatuses } from "../../models/records.ts";
-import { bookingTable, type Status } from "../../models/statuses.ts";
+import { bookingTable, GONE, type Status } from "../../models/statuses.ts";
 import type { Snapshot } from "../../stores/snapshot.ts";
 import type { PreviousRecord } from "../field-changes.ts";
 
@@ -123,7 +123,7 @@ function knownAfter(
 
 /** Whether a status means that no stay holds. */
 export function endsStay(status: string): boolean {
-  return bookingTable.some((known: Status) => known.name === status && !known.holds);
+  return status === GONE || bookingTable.some((known: Status) => known.name === status && !known.holds);
 }
 
 function statusesAfter(earlier: readonly string[], status: string): readonly string[] {
@@ -136,7 +136,7 @@ function statusesAfter(earlier: readonly string[], status: string): readonly str
 
 /** Whether this package, or the user's `holds`, knows what a status means for a stay. */
 export function isKnown(status: string, holds: readonly string[] = []): boolean {
-  return (bookingStatuses as readonly string[]).includes(status) || holds.includes(status);
+  return status === GONE || (bookingStatuses as readonly string[]).includes(status) || holds.includes(status);
 }
 
 /** The key of what `event.previous` does not show. */

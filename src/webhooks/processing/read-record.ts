@@ -1,9 +1,7 @@
 import type { StayhookClient } from "../../client/client.ts";
 import type { Booking, Listing } from "../../models/records.ts";
-import type { ReadWitness } from "../../queue/work.ts";
-import { parseRef, type Subject } from "../refs.ts";
+import type { Subject } from "../refs.ts";
 import { withKnownStatus } from "./known-status.ts";
-import { fetchFailure } from "./record.ts";
 
 /** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
 export async function readRecord<B extends Booking, L extends Listing>(
@@ -18,21 +16,4 @@ export async function readRecord<B extends Booking, L extends Listing>(
     ? bookings.get(subject.bookingCode, once)
     : listings.get(subject.listingId, once));
   return withKnownStatus(subject.kind, record);
-}
-
-/** Makes the function that reads a witness for the circuit breaker. */
-export function witnessReader<B extends Booking, L extends Listing>(
-  client: StayhookClient<B, L>,
-): ReadWitness {
-  return async (ref, signal) => {
-    const subject = parseRef(ref);
-    if (!subject) return { error: new Error(`${ref} is no record`), outage: { everything: false } };
-    try {
-      await readRecord(client, subject, signal);
-      return undefined;
-    } catch (error) {
-      const { outage } = fetchFailure(error);
-      return outage && { error, outage };
-    }
-  };
 }

@@ -112,11 +112,13 @@ function name(event: WebhookEvent): string {
     case "booking.Confirmed":
     case "booking.Declined":
     case "booking.Cancelled":
+    case "booking.gone":
     case "booking.unknown":
       return event.booking.bookingCode;
     case "listing.InReview":
     case "listing.Published":
     case "listing.Hidden":
+    case "listing.gone":
     case "listing.unknown":
       return event.listing.listingId.toFixed();
     case "message":
