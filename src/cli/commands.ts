@@ -3,6 +3,11 @@ import type { Entry } from "./command.ts";
 /** All commands, in the order of the help. */
 export const commands: readonly Entry[] = [
   {
+    name: "init",
+    summary: "make an app from an example of this package",
+    load: async () => (await import("./commands/init.ts")).init,
+  },
+  {
     name: "config",
     summary: "read and change the webhook configuration",
     load: async () => (await import("./commands/config.ts")).config,

@@ -30,14 +30,26 @@ const PATIENCE = 20_000;
  */
 export function spawned(
   args: readonly string[],
-  { env = {}, columns }: { readonly env?: Readonly<Record<string, string>>; readonly columns?: number } = {},
+  {
+    env = {},
+    columns,
+    cwd,
+  }: {
+    readonly env?: Readonly<Record<string, string>>;
+    readonly columns?: number;
+    readonly cwd?: string;
+  } = {},
 ): RunningProcess {
   const command = [process.execPath, main, ...args];
   const words = command.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
   const [file = "", ...rest] =
     columns === undefined ? command : ["script", "-qefc", `stty cols ${columns}; exec ${words}`, "/dev/null"];
   const { PATH, NODE_COMPILE_CACHE } = process.env;
-  const child = spawn(file, rest, { env: { PATH, NODE_COMPILE_CACHE, TERM: "dumb", ...env }, stdio: "pipe" });
+  const child = spawn(file, rest, {
+    env: { PATH, NODE_COMPILE_CACHE, TERM: "dumb", ...env },
+    stdio: "pipe",
+    cwd,
+  });
   onTestFinished(() => void child.kill("SIGKILL"));
   let output = "";
   for (const stream of [child.stdout, child.stderr])

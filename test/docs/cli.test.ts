@@ -67,7 +67,7 @@ test("every command of docs/cli.md does what the text says", async () => {
     words(line)
       .slice(2)
       .map((word) =>
-        /^(new-)?events\.db$/.test(word)
+        /^((new-)?events\.db|my-app)$/.test(word)
           ? join(dirname(file), word)
           : word.replace(/^https?:\/\/[^/]+\/hooks\?.*/, endpoint),
       );
@@ -112,6 +112,7 @@ test("every command of docs/cli.md does what the text says", async () => {
   }
   expect(new Set(ran)).toEqual(
     new Set([
+      "init",
       "config",
       "listings",
       "booking",

@@ -1,0 +1,46 @@
+// Each example that `stayhook init` makes from the packed package is installed, started, and sent a booking.
+
+import { execFile } from "node:child_process";
+import { readFileSync, symlinkSync } from "node:fs";
+import { delimiter, dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { beforeAll, expect, test } from "vitest";
+import { exampleNames } from "../../src/cli/example-app.ts";
+import { type Consumer, installed } from "./support/consumer.ts";
+
+const execute = promisify(execFile);
+// `npm start` of an app must run on the Node of this project.
+const env = {
+  ...process.env,
+  PATH: [dirname(process.execPath), process.env.PATH].join(delimiter),
+  NEXT_TELEMETRY_DISABLED: "1",
+};
+
+let consumer: Consumer;
+beforeAll(async () => {
+  consumer = await installed();
+  await make(exampleNames[0]);
+  await npm(exampleNames[0], "install", "--no-audit", "--no-fund", "--prefer-offline", consumer.tarball);
+});
+
+const folderOf = (example: string): string => join(consumer.directory, example);
+const npm = (example: string, ...args: readonly string[]) =>
+  execute("npm", args, { cwd: folderOf(example), env, timeout: 300_000 });
+
+async function make(example: string): Promise<void> {
+  const { code, stderr } = await consumer.node("node_modules/stayhook/dist/cli.js", "init", example, example);
+  expect(code, stderr).toBe(0);
+}
+
+test.each(exampleNames)("%s takes a booking", { timeout: 400_000 }, async (example) => {
+  if (example !== exampleNames[0]) {
+    await make(example);
+    const { dependencies } = JSON.parse(readFileSync(join(folderOf(example), "package.json"), "utf8"));
+    // The first app has what an app needs whose only package is stayhook.
+    if (Object.keys(dependencies).length === 1)
+      symlinkSync(join(folderOf(exampleNames[0]), "node_modules"), join(folderOf(example), "node_modules"));
+    else await npm(example, "install", "--no-audit", "--no-fund", "--prefer-offline", consumer.tarball);
+  }
+  const { stdout } = await npm(example, "test");
+  expect(stdout).toMatch(/pass 1\b/);
+});
