@@ -1,14 +1,14 @@
-import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
+import type { Pool, PoolConnection } from "mysql2/promise";
 import * as z from "zod";
 import { MAX_TIMER } from "../../async.ts";
-import { StayhookError } from "../../errors.ts";
 import { check, integerFrom, oneOf, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { loadDriver } from "../load-driver.ts";
 import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
 import type { Tables } from "../sql/sql-schema.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
-import { endIdleAfter, ISOLATION, LONGEST_IDLE, mysqlDriver } from "./mysql-driver.ts";
+import { mysqlDriver, type OpenPool } from "./mysql-driver.ts";
+import { checkPool, sessionSettings } from "./mysql-session.ts";
 import { MysqlStore as Store } from "./mysql-store.ts";
 
 export type { MigrationOptions } from "../sql/migration-sql.ts";
@@ -62,8 +62,8 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   const before = url !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => schema(pool !== undefined), options, { before });
   const { pollInterval, maxConnections, commandTimeout, migrate } = checked;
-  let opening: Promise<Pool> | undefined;
-  const open = (): Promise<Pool> => {
+  let opening: Promise<OpenPool> | undefined;
+  const open = (): Promise<OpenPool> => {
     // Reset `opening` after a failure, so that the next call connects again.
     opening ??= openPool(url, pool, maxConnections, commandTimeout).catch((error) => {
       opening = undefined;
@@ -77,7 +77,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
     commandTimeout,
     pollInterval,
     close: async () => {
-      if (!pool) await (await opening?.catch(() => undefined))?.end();
+      if (!pool) await (await opening?.catch(() => undefined))?.pool.end();
     },
   });
   const connections = pool?.pool.config.connectionLimit ?? maxConnections;
@@ -130,37 +130,24 @@ async function openPool(
   url: string | undefined,
   given: Pool | undefined,
   connectionLimit: number,
-  connectTimeout: number,
-): Promise<Pool> {
-  const pool = given ?? (await ownPool(url as string, connectionLimit, connectTimeout));
+  commandTimeout: number,
+): Promise<OpenPool> {
+  const pool = given ?? (await ownPool(url as string, connectionLimit, commandTimeout));
   try {
-    await checkMode(pool);
-    return pool;
+    return { pool, ...(await checkPool(pool)) };
   } catch (error) {
     if (!given) await pool.end();
     throw error;
   }
 }
 
-async function ownPool(uri: string, connectionLimit: number, connectTimeout: number): Promise<Pool> {
+async function ownPool(uri: string, connectionLimit: number, commandTimeout: number): Promise<Pool> {
   const { createPool } = await loadDriver("mysqlStore", "mysql2", () => import("mysql2/promise"));
-  const pool = createPool({ uri, connectionLimit, connectTimeout });
+  const pool = createPool({ uri, connectionLimit, connectTimeout: commandTimeout, charset: "utf8mb4" });
   pool.on("connection", (connection) => {
-    // This connection has the callback API. Ignore an error: MySQL 8 does not know `idle_transaction_timeout`.
+    // This connection has the callback API. Ignore an error: MySQL 8 does not know every variable.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
-    query.call(connection, `SET SESSION TRANSACTION ${ISOLATION}`, () => {});
-    query.call(connection, endIdleAfter(LONGEST_IDLE), () => {});
+    for (const sql of sessionSettings(commandTimeout)) query.call(connection, sql, () => {});
   });
   return pool;
-}
-
-/** Throws if `sql_mode` would let the server cut long text, or would make `mysql2` escape text wrongly. */
-async function checkMode(pool: Pool): Promise<void> {
-  const [rows] = await pool.query<RowDataPacket[]>("SELECT @@SESSION.sql_mode AS mode");
-  const mode = String(rows[0]?.mode);
-  if (!/STRICT_(TRANS|ALL)_TABLES/.test(mode) || mode.includes("NO_BACKSLASH_ESCAPES")) {
-    throw new StayhookError(
-      `mysqlStore needs an sql_mode with STRICT_TRANS_TABLES and without NO_BACKSLASH_ESCAPES. The server's sql_mode is ${mode}.`,
-    );
-  }
 }

@@ -17,7 +17,8 @@ export const mysqlDialect: SqlDialect = {
       : insert,
   forUpdate: "FOR UPDATE",
   skipLocked: "FOR UPDATE SKIP LOCKED",
-  clock: "SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED) AS now",
+  // A local time such as NOW() is ambiguous in the hour that comes twice in autumn.
+  clock: "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 AS now",
   counts: `
     SELECT state, count(*) AS events FROM stayhook_events
     WHERE state IN ('scheduled', 'pending', 'processing', 'retrying', 'parked') GROUP BY state

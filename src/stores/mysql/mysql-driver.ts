@@ -14,6 +14,7 @@ import {
   type SqlWrites,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
+import { endIdleAfter, ISOLATION, LONGEST_IDLE, PLAIN, type PoolCheck } from "./mysql-session.ts";
 
 const DUPLICATE_KEY = 1062;
 /**
@@ -23,6 +24,8 @@ const DUPLICATE_KEY = 1062;
 const TRY_AGAIN = [1205, 1213, 1467];
 /** The error codes of a read-only server. After a failover, the old primary is read-only. */
 const READ_ONLY = [1290, 1792, 1836];
+/** The error codes of a server or user that has all the connections that it may have. */
+const TOO_MANY = [1040, 1203, 1226];
 /** The error codes of a full disk. */
 const FULL = [1021, 1114];
 const SAVEPOINT_UNKNOWN = 1305;
@@ -36,19 +39,13 @@ const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
  * table wait behind it, and the transaction that holds the table may wait for one of them.
  */
 const PAUSE = 300;
-/** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
-export const LONGEST_IDLE = 2;
-
-/** In REPEATABLE READ, a transaction would not see rows that were committed while it waited for a lock. */
-export const ISOLATION = "ISOLATION LEVEL READ COMMITTED";
-
-/** Returns SQL that sets how long a transaction may be idle. Only MariaDB has this variable. */
-export function endIdleAfter(seconds: number): string {
-  return `SET SESSION idle_transaction_timeout = ${seconds}`;
+/** A pool, and what it needs. */
+export interface OpenPool extends PoolCheck {
+  readonly pool: Pool;
 }
 
 export interface MysqlDriverOptions {
-  readonly pool: () => Promise<Pool>;
+  readonly pool: () => Promise<OpenPool>;
   /** Whether each connection of the pool has the {@link ISOLATION} level, and has run the SQL of {@link endIdleAfter}. */
   readonly isPrepared: boolean;
   /** The timeout of a statement, and of the wait for a connection, ms. */
@@ -67,16 +64,38 @@ export function mysqlDriver({
   close,
 }: MysqlDriverOptions): SqlDriver {
   const running = new Set<Promise<unknown>>();
+  /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
+  const prepared = new WeakSet<object>();
+
+  /** Waits for a connection. If the server allows no more, one of the pool's own becomes free. */
+  async function connect(): Promise<PoolConnection> {
+    const deadline = performance.now() + commandTimeout;
+    const { pool: from, setting } = await pool();
+    for (let wait = 10; ; wait = Math.min(wait * 2, 200)) {
+      try {
+        const left = Math.max(1, deadline - performance.now());
+        const connection = await connectWithin(left, from.getConnection());
+        if (setting !== undefined && !prepared.has(connection.connection)) {
+          prepared.add(connection.connection);
+          await connection.query(setting).catch((error: unknown) => {
+            connection.destroy();
+            throw error;
+          });
+        }
+        return connection;
+      } catch (error) {
+        if (!TOO_MANY.includes(errnoOf(error) ?? 0) || performance.now() + wait > deadline) throw error;
+        await sleep(wait);
+      }
+    }
+  }
 
   async function lend<T>(use: (connection: PoolConnection, query: Query) => Promise<T>): Promise<T> {
-    const connection = await connectWithin(
-      commandTimeout,
-      pool().then((from) => from.getConnection()),
-    );
+    const connection = await connect();
     let isUsable = true;
     try {
       return await use(connection, (sql, values = []) =>
-        connection.query<Answer>({ sql, values: [...values], timeout: commandTimeout }),
+        connection.query<Answer>({ sql, values: [...values], timeout: commandTimeout, ...PLAIN }),
       );
     } catch (error) {
       isUsable = !isLost(error);
@@ -123,18 +142,17 @@ export function mysqlDriver({
    * the lock and the settings. If this process dies, the server frees the lock when the running statement has ended.
    */
   async function migrateOnce(steps: () => SqlSteps<void>): Promise<void> {
-    const connection = await connectWithin(
-      commandTimeout,
-      pool().then((from) => from.getConnection()),
-    );
+    const connection = await connect();
     const query: Query = (sql, values = []) =>
-      connection.query<Answer>({ sql, values: [...values], timeout: MIGRATION.statement * 1000 });
+      connection.query<Answer>({ sql, values: [...values], timeout: MIGRATION.statement * 1000, ...PLAIN });
     try {
       const sql = "SELECT GET_LOCK(CONCAT('stayhook ', MD5(DATABASE())), ?) AS locked";
       const [rows] = await query(sql, [MIGRATION.other]);
       if (Number(rows[0]?.locked) !== 1)
         throw new Error(`another process has been changing the tables for ${MIGRATION.other} s`);
       await query(`SET SESSION autocommit = 1, lock_wait_timeout = ${MIGRATION.lock}`);
+      // Only MariaDB has this variable.
+      await query(`SET SESSION max_statement_time = ${MIGRATION.statement}`).catch(() => {});
       await runAsync(steps(), (step) => execute(query, step as SqlStatement));
     } finally {
       connection.destroy();

@@ -38,28 +38,31 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 
+/** Without a character set, a text column of `JSON_TABLE` has the one of the database, which may not hold every text. */
+const [ASCII, UNICODE] = ["CHARACTER SET ascii", "CHARACTER SET utf8mb4"];
+
 /**
  * The columns of the JSON parameters, with their types. `id` and `ref` are hexadecimal, because MariaDB caches the results
  * of subqueries by the text of their parameters, and this text ignores case and spaces at the end.
  */
 const TYPES = {
-  id: "VARCHAR(510)",
-  ref: "VARCHAR(2048)",
+  id: `VARCHAR(510) ${ASCII}`,
+  ref: `VARCHAR(2048) ${ASCII}`,
   seq: "BIGINT",
-  state: "VARCHAR(10)",
+  state: `VARCHAR(10) ${ASCII}`,
   due_at: "BIGINT",
-  lease: "VARCHAR(36)",
+  lease: `VARCHAR(36) ${ASCII}`,
   done_at: "BIGINT",
   attempts: "INT",
   outages: "INT",
   first_outage_at: "BIGINT",
   replayed: "TINYINT",
-  type: "VARCHAR(1024)",
-  reason: "VARCHAR(20)",
-  history: "MEDIUMTEXT",
+  type: `VARCHAR(1024) ${UNICODE}`,
+  reason: `VARCHAR(20) ${ASCII}`,
+  history: `MEDIUMTEXT ${UNICODE}`,
   drops: "TINYINT",
   next: "BIGINT",
-  snapshot: "MEDIUMTEXT",
+  snapshot: `MEDIUMTEXT ${UNICODE}`,
   sequence: "INT",
 } as const;
 type Row = { readonly [name in keyof typeof TYPES]?: string | number | null | undefined };
@@ -86,11 +89,12 @@ function insertOf(rows: number): string {
     .join(", ")})`;
   return `INSERT INTO stayhook_events (id, ref, state, due_at, received_at, ${CONTENT}, lease) VALUES ${Array(rows).fill(row).join(", ")}`;
 }
-// A leased record keeps its time, because the end of the lease computes the due time.
+// The end of a lease computes the due time. But write the row of a leased record, too: in Galera, an `add` on one node and a
+// `settle` on another conflict only if both write it.
 const BECOME_DUE = `
   INSERT INTO stayhook_records (ref, due_at) SELECT UNHEX(j.ref), j.due_at FROM ${jsonTable("ref", "due_at")}
   ON DUPLICATE KEY UPDATE due_at = CASE WHEN lease_end IS NULL THEN LEAST(COALESCE(stayhook_records.due_at, VALUES(due_at)), VALUES(due_at))
-    ELSE stayhook_records.due_at END`;
+    ELSE stayhook_records.due_at - 1 END`;
 const FIRST_DUE = `
   SELECT e.* FROM ${jsonTable("ref")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = (
     SELECT first.seq FROM stayhook_events AS first WHERE first.ref = UNHEX(j.ref) AND first.due_at <= ?

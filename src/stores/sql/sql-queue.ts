@@ -105,6 +105,8 @@ function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<
   const due = Math.min(dueAt, (numberOrNull(record.lease_end) ?? Number.POSITIVE_INFINITY) - 1);
   const known = numberOrNull(record.due_at);
   if (known === null || known > due) yield* change(sql.setDue, due, key);
+  // In Galera, an `add` on one node and a `settle` on another conflict only if both write the record.
+  else if (numberOrNull(record.lease_end) !== null) yield* change(sql.setDue, known - 1, key);
 }
 
 export function* nextDueAt({ sql }: Operation): SqlSteps<number | null> {

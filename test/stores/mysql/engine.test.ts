@@ -2,7 +2,8 @@ import mysql from "mysql2/promise";
 import { expect, onTestFinished, test } from "vitest";
 import { migrationSql, mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
-import { endIdleAfter, LONGEST_IDLE, mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { endIdleAfter, LONGEST_IDLE } from "../../../src/stores/mysql/mysql-session.ts";
 import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createDatabases, describeMysql } from "./support.ts";
@@ -64,7 +65,7 @@ describeMysql("the writes of event.atomically", () => {
     };
     await pool.query(endIdleAfter(LONGEST_IDLE));
     const driver = mysqlDriver({
-      pool: async () => pool,
+      pool: async () => ({ pool, setting: undefined }),
       isPrepared: true,
       commandTimeout: 10_000,
       pollInterval: 3_600_000,

@@ -17,7 +17,7 @@ describeMysql("compared with the model", () => {
     const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
     pool = from;
     const driver = mysqlDriver({
-      pool: async () => from,
+      pool: async () => ({ pool: from, setting: undefined }),
       isPrepared: false,
       commandTimeout: 60_000,
       pollInterval: 3_600_000,
