@@ -65,6 +65,7 @@ export class Readers {
     const [identity] = model.required;
     const isAsked = (value: unknown) => comparable((value as Properties)[identity]) === comparable(asked);
     return async (answer) => {
+      if (answer.cutOff) throw answer.cutOff;
       const { value } = answer.body;
       const isNone = saysNone(value, model.required) || isEmptyList(value);
       if (isNone || saysNotFound(value, model.required)) throw answer.notFound();
@@ -111,6 +112,7 @@ export class Readers {
   /** Reads one page of a list. Rejects if the answer holds no list. */
   page<T>(model: Model<T>): Reader<Page<T>> {
     return async (answer) => {
+      if (answer.cutOff) throw answer.cutOff;
       const { value: body } = answer.body;
       const list = findList(body, model.required[0]);
       // If the answer reports a failure, do not accept an empty list: all listings would look deleted.

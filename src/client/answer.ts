@@ -1,25 +1,17 @@
 // An answer of the platform, and the errors that it stands for.
 
 import type { Issue } from "../errors.ts";
-import { parseExactly } from "../models/exact-json.ts";
+import type { Body } from "./body.ts";
 import {
   APIError,
   type APIErrorInit,
+  ConnectionError,
   messageIn,
   NotFoundError,
   ResponseValidationError,
+  shorten,
 } from "./client-errors.ts";
-import { mostShown, type Redactor, redactor } from "./redact.ts";
-
-/** The body of an answer. */
-export interface Body {
-  /** The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. */
-  readonly value: unknown;
-  /** `cut` is the text of a body that was longer than {@link maxBodyBytes}, so that its end is missing. */
-  readonly kind: "json" | "text" | "cut" | "empty";
-  /** The text of a JSON body that is too long for an error to show as JSON. */
-  readonly long?: string;
-}
+import { type Redactor, redactor } from "./redact.ts";
 
 /** An answer whose body has been read. */
 export interface Exchange {
@@ -34,6 +26,8 @@ export interface Asked {
   readonly path: string;
   /** The tokens and other secrets of the call. No error may show them. */
   readonly secrets: Set<string>;
+  /** The longest body that the client reads, in bytes. */
+  readonly maxResponseBytes: number;
 }
 
 /** The answer to a call: a 2xx, or a 404 or 410 if `mayBeMissing` allows these statuses. */
@@ -43,6 +37,11 @@ export class Answer implements Exchange {
   readonly mayBeMissing: boolean;
   /** Whether the status is 404 or 410. */
   readonly missing: boolean;
+  /**
+   * The error for a GET that was answered with success, but without a body. A proxy may have cut the answer off, so it does
+   * not say that there is no record.
+   */
+  readonly cutOff: ConnectionError | undefined;
   readonly #asked: Asked;
 
   /** @throws APIError if the status is not 2xx. If `mayBeMissing` is set, 404 and 410 do not throw */
@@ -55,6 +54,11 @@ export class Answer implements Exchange {
     this.#asked = asked;
     if (!this.missing && (status < 200 || status > 299))
       throw APIError.of(this.#errorInit(describeRedirect(response)));
+    const isRead = asked.method === "GET" && !this.missing && status !== 204;
+    if (isRead && body.kind === "empty")
+      this.cutOff = new ConnectionError(
+        `GET ${shorten(asked.path)} was answered with ${status} and an empty body, which was probably cut off on its way.`,
+      );
   }
 
   /**
@@ -87,7 +91,8 @@ export class Answer implements Exchange {
   /** Describes a body of which no part can be read. */
   #problem(redact: Redactor): string | undefined {
     const { value, kind } = this.body;
-    if (kind === "cut") return `the body is longer than ${maxBodyBytes} bytes`;
+    if (kind === "cut")
+      return `the body is longer than ${this.#asked.maxResponseBytes} bytes. Set the client's option \`maxResponseBytes\``;
     return kind === "text"
       ? `is not JSON: ${redact
           .text(value as string)
@@ -140,45 +145,4 @@ function describeRedirect(response: Response): string | undefined {
   if (response.status < 300 || response.status > 399) return undefined;
   const location = response.headers.get("location");
   return location ? `the client did not follow the redirect to ${location}` : undefined;
-}
-
-/** The longest body that the client reads, in bytes. */
-const maxBodyBytes = 10 * 1024 * 1024;
-
-export type BodyReader = ReadableStreamDefaultReader<Uint8Array>;
-
-/** Reads a body, and parses it as JSON if possible. The content type does not matter. */
-export async function readBody(body: BodyReader | string): Promise<Body> {
-  const text = typeof body === "string" ? body : await readText(body);
-  if (typeof text !== "string") return text;
-  try {
-    const value = parseExactly(text);
-    return text.length > mostShown ? { value, kind: "json", long: text } : { value, kind: "json" };
-  } catch {
-    return text.trim() === "" ? { value: undefined, kind: "empty" } : { value: text, kind: "text" };
-  }
-}
-
-const utf8 = new TextDecoder();
-
-/** Returns the text, or the body that it is if it is too long. */
-async function readText(reader: BodyReader): Promise<string | Body> {
-  let text = "";
-  let bytes = 0;
-  let last: Uint8Array | undefined;
-  // Use a stream decoder only for a body of several chunks: `utf8` decodes a single chunk ten times faster.
-  let decoder: TextDecoder | undefined;
-  while (bytes <= maxBodyBytes) {
-    const { done, value } = await reader.read();
-    if (done) return text + (decoder ?? utf8).decode(last);
-    if (last) {
-      decoder ??= new TextDecoder();
-      text += decoder.decode(last, { stream: true });
-    }
-    last = value;
-    bytes += value.byteLength;
-  }
-  // Free the connection. Do not wait, and ignore errors.
-  reader.cancel().catch(() => {});
-  return { value: text + (decoder ?? utf8).decode(last), kind: "cut" };
 }

@@ -23,13 +23,13 @@ export class APIError extends StayhookError {
   override readonly code: string = "api_error";
   /** The HTTP status. It is 0 if the runtime hides the status, as browsers do for redirects. */
   readonly status: number;
-  /** The headers of the answer. */
-  readonly headers: Headers;
+  /** The headers of the answer. Not enumerable, so that logs leave them out. */
+  declare readonly headers: Headers;
   /**
    * The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. A body over 64 KiB
-   * is the start of its text.
+   * is the start of its text. Not enumerable, so that logs leave it out.
    */
-  readonly body: unknown;
+  declare readonly body: unknown;
   /** The request's id, from `x-request-id` or a similar header. The platform's support will ask for this id. */
   readonly requestId: string | undefined;
   /** The HTTP method of the request. */
@@ -42,8 +42,7 @@ export class APIError extends StayhookError {
     const said = detail === undefined ? "" : `: ${shorten(detail)}`;
     super(`${init.method} ${shorten(init.path)} was answered with ${init.status}${said}`);
     this.status = init.status;
-    this.headers = init.headers;
-    this.body = init.body;
+    setHidden(this, { headers: init.headers, body: init.body });
     this.requestId = requestIdIn(init.headers);
     this.method = init.method;
     this.path = init.path;
@@ -195,11 +194,14 @@ export class ResponseValidationError extends StayhookError {
   readonly issues: readonly Issue[];
   /**
    * The parsed JSON body, or the text of a body that is not JSON. `undefined` if the body is empty. A body over 64 KiB
-   * is the start of its text.
+   * is the start of its text. Not enumerable, so that logs leave it out.
    */
-  readonly body: unknown;
-  /** The valid rows of a list, in the form that `listings.list()` returns. Empty if the call reads no list. */
-  readonly valid: readonly unknown[];
+  declare readonly body: unknown;
+  /**
+   * The valid rows of a list, in the form that `listings.list()` returns. Empty if the call reads no list. Not
+   * enumerable, so that logs leave them out.
+   */
+  declare readonly valid: readonly unknown[];
 
   constructor(
     request: string,
@@ -208,7 +210,9 @@ export class ResponseValidationError extends StayhookError {
     {
       valid = [],
       ...options
-    }: ErrorOptions & {
+    }: {
+      /** The error that caused this one. */
+      readonly cause?: unknown;
       /** The valid rows of a list. */
       readonly valid?: readonly unknown[] | undefined;
     } = {},
@@ -218,8 +222,7 @@ export class ResponseValidationError extends StayhookError {
     // The limit leaves room for the start of a body that is not JSON.
     super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown, 600)}${more}`, options);
     this.issues = issues;
-    this.body = body;
-    this.valid = valid;
+    setHidden(this, { body, valid });
   }
 }
 
@@ -247,17 +250,32 @@ function requestIdIn(headers: Headers): string | undefined {
   return requestIdHeaders.map((name) => headers.get(name)).find(Boolean) ?? undefined;
 }
 
+/** Sets properties that loggers leave out, because a log line would have the whole body. */
+function setHidden(error: object, values: Readonly<Record<string, unknown>>): void {
+  for (const [name, value] of Object.entries(values)) Object.defineProperty(error, name, { value });
+}
+
 // The three forms of an HTTP date (RFC 9110, section 5.6.7).
 const httpDate =
   /^(?:[a-z]{3}, \d\d [a-z]{3} \d{4} [\d:]{8} GMT|[a-z]{6,9}, \d\d-[a-z]{3}-\d\d [\d:]{8} GMT|[a-z]{3} [a-z]{3} [ \d]\d [\d:]{8} \d{4})$/i;
 
-/** Returns the wait that `Retry-After` asks for, ms, at least 0. `undefined` if the header is absent or invalid. */
-export function retryAfterMs(headers: Headers, now: number = Date.now()): number | undefined {
+/**
+ * Returns the wait that `Retry-After` asks for, ms, at least 0. `undefined` if the header is absent or invalid. A date
+ * counts from the `Date` of the answer, because the clock of this machine may be off.
+ */
+export function retryAfterMs(headers: Headers): number | undefined {
   const value = headers.get("retry-after")?.trim();
   if (value === undefined) return undefined;
   if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value) * 1000;
-  if (!httpDate.test(value)) return undefined;
+  const time = timeOf(value);
+  return time === undefined
+    ? undefined
+    : Math.max(0, time - (timeOf(headers.get("date") ?? "") ?? Date.now()));
+}
+
+function timeOf(date: string): number | undefined {
+  if (!httpDate.test(date)) return undefined;
   // The oldest form has no time zone, so `Date.parse` would read the date as local time.
-  const time = Date.parse(value.endsWith("GMT") ? value : `${value} GMT`);
-  return Number.isNaN(time) ? undefined : Math.max(0, time - now);
+  const time = Date.parse(/GMT$/i.test(date) ? date : `${date} GMT`);
+  return Number.isNaN(time) ? undefined : time;
 }

@@ -5,23 +5,14 @@ import type { Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { isSchema, mixesZod, type StandardSchema } from "../models/standard-schema.ts";
-import {
-  abortSignal,
-  callable,
-  check,
-  durationFrom,
-  integerFrom,
-  logger,
-  option,
-  optionsObject,
-} from "../options.ts";
+import { callable, check, durationFrom, integerFrom, logger, option, optionsObject } from "../options.ts";
 import { type Observers, observersOf } from "./observers.ts";
 import { checkBaseUrl } from "./urls.ts";
 
-/** Headers by name. The client omits a header that is `undefined`. */
+/** Headers by name, or pairs of names and values, such as `Headers` or a `Map`. The client omits `undefined`. */
 export type HeadersInput =
   | Headers
-  | readonly [string, string][]
+  | Iterable<readonly [string, string]>
   | Readonly<Record<string, string | undefined>>;
 
 /**
@@ -42,9 +33,24 @@ export type AccessToken =
 export type QueryInput = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
 /** The value of a query parameter. */
 export type QueryValue = string | number | boolean;
+/** Query parameters as pairs of names and values, such as `URLSearchParams` or a `Map`. */
+export type QueryPairs = Iterable<readonly [string, QueryInput[string]]>;
+
+/** The part of a `Response` that the client needs. The responses of undici and node-fetch have it, too. */
+export interface FetchResponse {
+  /** The HTTP status. */
+  readonly status: number;
+  /** The headers of the answer. */
+  readonly headers: Iterable<readonly [string, string]> & {
+    /** Returns the value of a header, or `null`. */
+    get(name: string): string | null;
+  };
+  /** Reads the body as text. */
+  text(): Promise<string>;
+}
 
 /** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
-export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
+export type Fetch = (url: string, init: RequestInit) => Promise<FetchResponse>;
 
 /** One page of a list, as {@link ClientOptions.nextPage} gets it. */
 export interface ListPage {
@@ -104,7 +110,13 @@ export interface ClientOptions<B extends Booking = Booking, L extends Listing = 
    * }
    * ```
    */
-  nextPage?: ((page: ListPage) => QueryInput | undefined | Promise<QueryInput | undefined>) | undefined;
+  nextPage?:
+    | ((page: ListPage) => QueryInput | QueryPairs | undefined | Promise<QueryInput | QueryPairs | undefined>)
+    | undefined;
+  /**
+   * The longest body that the client reads, in bytes. A longer one is an error. Default 10,485,760 (10 MiB).
+   */
+  maxResponseBytes?: number | undefined;
   /** Sends the requests in place of the runtime's own `fetch`. */
   fetch?: Fetch | undefined;
   /** Headers for every request. They may replace any header except `authorization`. */
@@ -129,7 +141,7 @@ export interface RequestOptions {
   /** Headers for this call. They override the client's headers. */
   headers?: HeadersInput | undefined;
   /** Query parameters for this call. */
-  query?: QueryInput | undefined;
+  query?: QueryInput | QueryPairs | undefined;
 }
 
 /** The client's checked options, with the defaults filled in. */
@@ -187,6 +199,11 @@ const clientSchema = () =>
     models: optionsObject({ booking: model("booking"), listing: model("listing") }).optional(),
     ...limits(),
     nextPage: callable<NonNullable<ClientOptions["nextPage"]>>().optional(),
+    maxResponseBytes: integerFrom(
+      1,
+      Number.MAX_SAFE_INTEGER,
+      "must be a number of bytes, 1 or more",
+    ).optional(),
     fetch: callable<Fetch>().optional(),
     logger: logger().optional(),
     onRequest: callable<NonNullable<ClientOptions["onRequest"]>>().optional(),
@@ -245,6 +262,7 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
     accessToken: accessToken as AccessToken,
     timeout: checked.timeout ?? 10_000,
     maxRetries: checked.maxRetries ?? 2,
+    maxResponseBytes: checked.maxResponseBytes ?? 10 * 1024 * 1024,
     // Look up `fetch` at each call, because tests and tracing may replace it later.
     fetch: checked.fetch ?? ((input, init) => globalThis.fetch(input, init)),
     headers: checked.headers,
@@ -256,7 +274,12 @@ export function checkOptions<B extends Booking, L extends Listing>(options: Clie
 
 export const requestShape = () => ({
   ...limits(),
-  signal: abortSignal().optional(),
+  // `fetch` refuses the signals of other implementations.
+  signal: z
+    .custom<AbortSignal>((signal) => signal instanceof AbortSignal, {
+      error: "must be an AbortSignal of this runtime",
+    })
+    .optional(),
   query: querySchema(),
 });
 const requestSchema = () => optionsObject(requestShape());
@@ -269,45 +292,73 @@ export function checkRequestOptions(options: RequestOptions): {
   readonly headers?: Headers | undefined;
   /** ms. */
   readonly timeout?: number | undefined;
+  readonly query?: QueryInput | undefined;
 } {
   return options === noOptions ? {} : check(requestSchema, options);
 }
 
-export const querySchema = () =>
-  z
-    .unknown()
-    .optional()
-    .superRefine((query, context) => {
-      if (query === undefined) return;
-      if (typeof query !== "object" || query === null)
-        return context.addIssue("must be an object, such as { page: 2 }");
-      for (const [name, value] of Object.entries(query))
-        if (![value].flat().every(isSendable))
-          context.addIssue({
-            code: "custom",
-            path: [name],
-            message: "must be a string, a number, a boolean or a list of such values",
-          });
-    });
+export const querySchema = () => z.unknown().optional().transform(toQuery);
+
+/** Returns the query as an object, in which a name that occurs several times has a list. */
+function toQuery(given: unknown, context: z.RefinementCtx): QueryInput | undefined {
+  if (given === undefined) return undefined;
+  const entries = entriesOf(given);
+  if (entries === undefined) {
+    context.addIssue("must be an object, such as { page: 2 }, or pairs, such as URLSearchParams");
+    return undefined;
+  }
+  const query: Record<string, QueryInput[string]> = Object.create(null);
+  for (const [name, value] of entries) {
+    const values = [value].flat();
+    if (values.every(isSendable))
+      query[name] = (name in query ? [query[name], values].flat() : value) as QueryValue[];
+    else
+      context.addIssue({
+        code: "custom",
+        path: [name],
+        message: "must be a string, a number, a boolean or a list of such values",
+      });
+  }
+  return isIterable(given as object) ? query : (given as QueryInput);
+}
 
 function isSendable(value: unknown): boolean {
   return ["string", "number", "boolean", "undefined"].includes(typeof value) || value === null;
+}
+
+export function isIterable(value: object): value is Iterable<unknown> {
+  return Symbol.iterator in value;
+}
+
+/** Whether an object keeps its content out of sight, as a `Blob` does: `Object.entries` finds nothing in it. */
+export function isOpaque(value: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(value);
+  // The objects of other realms have a prototype of their own, which has none.
+  const isPlain = prototype === null || Object.getPrototypeOf(prototype) === null;
+  return !isPlain && Object.keys(value).length === 0;
+}
+
+/** Returns the names and values of an object, or of an iterable of pairs. `undefined` for anything else. */
+function entriesOf(given: unknown): readonly (readonly [string, unknown])[] | undefined {
+  if (typeof given !== "object" || given === null) return undefined;
+  if (!isIterable(given)) return isOpaque(given) ? undefined : Object.entries(given);
+  const pairs = [...given];
+  const isPair = (pair: unknown) => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string";
+  return pairs.every(isPair) ? (pairs as [string, unknown][]) : undefined;
 }
 
 /** Returns `undefined` if no headers are given: `new Headers()` takes longer than all other checks of a call. */
 function toHeaders(given: unknown, context: z.RefinementCtx): Headers | undefined {
   if (given === undefined) return undefined;
   const headers = new Headers();
-  if (typeof given !== "object" || given === null) {
-    context.addIssue("must be a Headers object, or an object of header names and values");
-    return headers;
-  }
-  const entries: Iterable<[string, string | undefined]> =
-    given instanceof Headers || Array.isArray(given) ? given : Object.entries(given);
-  for (const [name, value] of entries) {
-    if (value === undefined) continue;
+  const entries = entriesOf(given);
+  if (entries === undefined)
+    context.addIssue("must be a Headers object, an object of header names and values, or pairs of them");
+  for (const [name, value] of entries ?? []) {
+    const values = [value].flat().filter((each) => each !== undefined);
     try {
-      headers.set(name, value);
+      if (!values.every((each) => each !== null && isSendable(each))) throw new TypeError("not a text");
+      for (const each of values) headers.append(name, String(each));
     } catch {
       // The runtime's message would show the value, which may be a secret.
       context.addIssue({ code: "custom", path: [name], message: "must have a valid header name and value" });

@@ -116,6 +116,13 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     this.webhookConfig = webhookConfigResource(this.#http, readers, settings.baseUrl);
     this.listings = listingsResource(this.#http, readers, listing, settings);
     this.bookings = bookingsResource(this.#http, readers, booking);
+    // The methods also work alone, as in `const { request } = client`, and through a Proxy around the client.
+    for (const name of ["account", "withOptions", "request"] as const)
+      Object.defineProperty(this, name, {
+        value: (this[name] as () => unknown).bind(this),
+        writable: true,
+        configurable: true,
+      });
   }
 
   /**
@@ -289,7 +296,7 @@ function listingsResource<L extends Listing>(
   const readPage = (options: RequestOptions | undefined, query: QueryInput) =>
     callEndpoint(http, "GET", path`/v2/listings`, readers.page(model), options, { query }).withResponse();
   return {
-    list: (options) => listPromise((query) => readPage(options, query), options, settings),
+    list: (options) => listPromise(readPage, options, settings),
     get: (listingId, options) => {
       const read = readers.record(model, toId(listingId) ?? Number.NaN);
       return callEndpoint(http, "GET", path`/v2/listings/${{ listingId }}`, read, options);

@@ -2,9 +2,10 @@
 
 import ky, { TimeoutError } from "ky";
 import { untilAborted } from "../async.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { errorText, InvalidArgumentError, StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
-import { Answer, type Asked, type BodyReader, type Exchange, readBody } from "./answer.ts";
+import { Answer, type Asked, type Exchange } from "./answer.ts";
+import { type BodyReader, readBody } from "./body.ts";
 import {
   AbortError,
   APIError,
@@ -15,10 +16,13 @@ import {
 } from "./client-errors.ts";
 import {
   checkRequestOptions,
+  isIterable,
+  isOpaque,
   type QueryInput,
   type RequestOptions,
   type Settings,
 } from "./client-options.ts";
+import { isMistake, problemWithResponse } from "./mistakes.ts";
 import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
 import { type Token, type TokenSource, tokensOf } from "./tokens.ts";
@@ -99,6 +103,7 @@ export class Http {
     let wait: number | undefined;
     try {
       signal?.throwIfAborted();
+      // The answer has been read, so ky gets a stand-in, which also spares it a response of another implementation.
       await attempts(url, {
         method,
         timeout,
@@ -114,11 +119,13 @@ export class Http {
         },
         fetch: async (request) => {
           answer = await this.#attempt(outgoing, tokens, ++attempt, (request as Request).signal);
-          return answer.response;
+          if (answer.cutOff) throw answer.cutOff;
+          return done as Response;
         },
       });
     } catch (error) {
-      throw failure(error);
+      // The reader of the answer decides what an empty body means.
+      if (answer?.cutOff === undefined || error !== answer.cutOff) throw failure(error);
     }
     return answer as Answer;
   }
@@ -126,11 +133,11 @@ export class Http {
   /** @throws InvalidArgumentError if an argument is invalid, before the client sends anything */
   #outgoing(call: Call): Outgoing {
     const { method, options } = call;
-    const { headers: given, timeout = this.#settings.timeout } = checkRequestOptions(options);
+    const { headers: given, timeout = this.#settings.timeout, query: asked } = checkRequestOptions(options);
     const { path, query } = call.path.build();
     const body = bodyOf(call);
     const url = new URL(this.#prepared.base + path);
-    const further = options.query || call.query ? searchOf({ ...options.query, ...call.query }) : "";
+    const further = asked || call.query ? searchOf({ ...asked, ...call.query }) : "";
     if (query || further) url.search = [query, further].filter(Boolean).join("&");
     return {
       method,
@@ -142,6 +149,7 @@ export class Http {
       signal: options.signal,
       timeout,
       secrets: new Set(call.secrets),
+      maxResponseBytes: this.#settings.maxResponseBytes,
       mayBeMissing: call.mayBeMissing === true,
       sends: 0,
     };
@@ -226,13 +234,18 @@ export class Http {
     const headers = new Headers(call.headers);
     headers.set("authorization", `Bearer ${token}`);
     const init: RequestInit = { method: call.method, headers, redirect: "manual", signal };
+    // Next.js 14 caches every GET that does not say so.
+    if (knowsCache()) init.cache = "no-store";
     if (call.body !== undefined) init.body = call.body;
     let reader: BodyReader | undefined;
     const exchange = async (): Promise<Exchange> => {
-      const response = await this.#settings.fetch(url.href, init);
+      const response = (await this.#settings.fetch(url.href, init)) as Response;
       signal.throwIfAborted();
-      reader = response.body?.getReader();
-      return { response, body: await readBody(reader ?? (await response.text())) };
+      const problem = problemWithResponse(response);
+      if (problem !== undefined) throw mistakeError(`\`fetch\` ${problem}`, call);
+      // The body of another implementation, such as node-fetch, may be a stream of Node.
+      reader = response.body?.getReader?.();
+      return { response, body: await readBody(reader ?? (await response.text()), call.maxResponseBytes) };
     };
     try {
       // Use one abort listener for the whole answer. A listener for each chunk would cost as much time as the parsing.
@@ -244,6 +257,14 @@ export class Http {
   }
 }
 
+/** What ky gets for an answer. */
+const done: Pick<Response, "ok"> = { ok: true };
+
+/** Whether the runtime knows `cache`. Older Workers throw an error for it. */
+function knowsCache(): boolean {
+  return "cache" in Request.prototype;
+}
+
 /** What the requests of all accounts have in common. */
 function prepare({ accessToken, baseUrl, headers: given }: Settings) {
   const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
@@ -252,18 +273,36 @@ function prepare({ accessToken, baseUrl, headers: given }: Settings) {
   return { tokens: tokensOf(accessToken), base, headers };
 }
 
-function bodyOf(call: Call): string | undefined {
-  if (call.body === undefined) return undefined;
+function bodyOf({ body, method }: Call): string | undefined {
+  if (body === undefined) return undefined;
   const refusal = (message: string): Error => new InvalidArgumentError({ path: ["body"], message });
-  if (call.method === "GET" || call.method === "HEAD") throw refusal(`cannot be sent with ${call.method}`);
+  if (method === "GET" || method === "HEAD") throw refusal(`cannot be sent with ${method}`);
   let text: string | undefined;
+  let lost: string | undefined;
   try {
-    text = JSON.stringify(call.body);
+    text = JSON.stringify(body, function (this: Record<string, unknown>, name, value: unknown) {
+      // A Buffer has a `toJSON`, which hides its kind.
+      const kind = lostInJson(this[name]) ?? lostInJson(value);
+      if (kind !== undefined) lost ??= `${name === "" ? "" : `\`${name}\` `}cannot be ${kind}`;
+      return value;
+    });
   } catch {
     // The body has a circular object or a bigint. The check of `text` below throws.
   }
+  if (lost !== undefined) throw refusal(`${lost}, because the client sends JSON`);
   if (text === undefined) throw refusal("cannot be written as JSON");
   return text;
+}
+
+/** Returns the kind of a value of which JSON would keep nothing, such as a `FormData`, or `undefined`. */
+function lostInJson(value: unknown): string | undefined {
+  if (typeof value === "function" || typeof value === "symbol") return `a ${typeof value}`;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  const { toJSON, pipe } = value as Readonly<Record<string, unknown>>;
+  const isStream = typeof pipe === "function" || Symbol.asyncIterator in value;
+  const isData = typeof toJSON === "function" || typeof value.valueOf?.() !== "object";
+  const isLost = isStream || ArrayBuffer.isView(value) || (!isData && (isIterable(value) || isOpaque(value)));
+  return isLost ? `a ${Object.prototype.toString.call(value).slice(8, -1)}` : undefined;
 }
 
 /** Encodes a query for a URL. */
@@ -293,8 +332,8 @@ function redirectTarget(method: string, response: Response, from: URL, baseUrl: 
 const maxWait = 60_000;
 
 /**
- * Returns the wait before a retry, ms, or `undefined` if the client must not retry the call. Without `Retry-After`,
- * the wait is 500 ms, doubled for each further retry up to 8 s. Jitter subtracts up to half of the wait.
+ * Returns the wait before a retry, ms, or `undefined` if the client must not retry the call. Without a `Retry-After` of
+ * a second or more, the wait is 500 ms, doubled for each further retry up to 8 s. Jitter subtracts up to half of the wait.
  *
  * @param repeatable - whether the call is idempotent
  * @param retry - the number of the retry, from 1
@@ -305,7 +344,9 @@ function retryDelay(error: unknown, repeatable: boolean, retry: number): number 
   const isTransient = error instanceof ConnectionError || status === 408 || status === 429 || status >= 500;
   const hadNoEffect = status === 429 || (status === 503 && asked !== undefined);
   if (!(repeatable ? isTransient : hadNoEffect)) return undefined;
-  const wait = asked ?? Math.min(500 * 2 ** (retry - 1), 8000) * (1 - Math.random() / 2);
+  const usual = Math.min(500 * 2 ** (retry - 1), 8000) * (1 - Math.random() / 2);
+  // A platform that asks for no wait, or for one that has passed, would get all requests of all clients at once.
+  const wait = asked !== undefined && asked >= 1000 ? asked : Math.max(asked ?? 0, usual);
   return wait > maxWait ? undefined : wait;
 }
 
@@ -328,10 +369,19 @@ function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookE
   const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
   if (timedOut)
     return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
+  if (isMistake(cause)) return mistakeError(`\`fetch\` threw ${errorText(cause)}`, call, cause);
   const detail = detailOf(cause);
   const { reason, hint } = reasons.find(({ codes }) => codes.test(detail))!;
   const shown = detail === "" ? "" : ` (${shorten(redact.text(detail))})`;
   return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause });
+}
+
+/** Makes the error for a `fetch` that is wrong itself. A retry would not help, and the platform is not at fault. */
+function mistakeError(problem: string, { method, url, secrets }: Outgoing, cause?: unknown): StayhookError {
+  const redact = redactor(secrets);
+  const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
+  const message = `${request}: ${shorten(redact.text(problem), 400)}. Correct the client's option \`fetch\`.`;
+  return new StayhookError(message, cause === undefined ? undefined : { cause });
 }
 
 /** Returns the first code in an error's chain of causes, such as `ECONNREFUSED`, or else the last message. */

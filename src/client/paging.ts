@@ -3,6 +3,7 @@ import { shared } from "../shared.ts";
 import type { Page } from "./answer-body.ts";
 import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {
+  checkRequestOptions,
   type ListPage,
   type QueryInput,
   querySchema,
@@ -20,14 +21,20 @@ const maxPages = 1_000;
  */
 export interface ListPromise<out T> extends ApiPromise<T[]>, AsyncIterable<T> {}
 
-type ReadPage<T> = (query: QueryInput) => Promise<WithResponse<Page<T>>>;
+type ReadPage<T> = (options: RequestOptions | undefined, query: QueryInput) => Promise<WithResponse<Page<T>>>;
 
 export function listPromise<T>(
   readPage: ReadPage<T>,
   options: RequestOptions | undefined,
   settings: Settings,
 ): ListPromise<T> {
-  const pages = () => readPages(readPage, options, settings);
+  // Read headers and query once: they may be iterators, which give their pairs only once.
+  let read: RequestOptions | undefined;
+  const once = () => {
+    read ??= options && checkRequestOptions(options);
+    return read;
+  };
+  const pages = () => readPages(readPage, once, settings);
   let answered: Promise<WithResponse<T[]>> | undefined;
   const withResponse = () => {
     answered ??= lastOf(pages());
@@ -57,15 +64,17 @@ async function lastOf<T>(steps: AsyncGenerator<unknown, T>): Promise<T> {
 /** Reads the pages of a list, one after the other. Yields the valid rows of each page, and returns all of them. */
 async function* readPages<T>(
   readPage: ReadPage<T>,
-  options: RequestOptions | undefined,
+  readOptions: () => RequestOptions | undefined,
   { nextPage, log }: Settings,
 ): AsyncGenerator<T[], WithResponse<T[]>> {
+  const options = readOptions();
+  const ofCall = options?.query as QueryInput | undefined;
   const rows: T[] = [];
   const asked = new Set<string>();
   let [invalid, cut] = [0, false];
   let failed: Page<T> | undefined;
   for (let query: QueryInput = {}; ; ) {
-    const { data: page, response, body } = await readPage(query);
+    const { data: page, response, body } = await readPage(options, query);
     // `push(...page.rows)` would overflow the stack for hundreds of thousands of rows.
     for (const row of page.rows) rows.push(row);
     yield page.rows;
@@ -73,10 +82,10 @@ async function* readPages<T>(
     cut ||= page.rows.length + page.invalid < page.length;
     // After an invalid row, read the remaining pages, too, so that the error has all valid rows.
     if (page.invalid > 0) failed ??= page;
-    asked.add(keyOf({ ...options?.query, ...query }));
+    asked.add(keyOf({ ...ofCall, ...query }));
 
     const next = await askNext(nextPage, { body, response, query });
-    const isRepeated = next.query && asked.has(keyOf({ ...options?.query, ...next.query }));
+    const isRepeated = next.query && asked.has(keyOf({ ...ofCall, ...next.query }));
     const problem = isRepeated
       ? "nextPage returned the same query twice"
       : next.query && asked.size >= maxPages
@@ -109,15 +118,14 @@ interface Next {
 }
 
 async function askNext(nextPage: Settings["nextPage"], page: ListPage): Promise<Next> {
-  let query: QueryInput | undefined;
+  let query: unknown;
   try {
     query = (await nextPage?.(page)) ?? undefined;
   } catch (cause) {
     return { problem: "nextPage threw an error; see error.cause", cause };
   }
   try {
-    check(querySchema, query, { at: ["query"] });
-    return { query };
+    return { query: check(querySchema, query, { at: ["query"] }) };
   } catch (error) {
     return { problem: `nextPage returned an invalid query (${(error as Error).message})` };
   }

@@ -6,7 +6,7 @@ import { isTopic, topics } from "../models/topics.ts";
 import { check, option, optionsObject } from "../options.ts";
 import type { Model, Readers } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint, type Reader } from "./api-promise.ts";
-import { APIError, NotFoundError } from "./client-errors.ts";
+import { APIError, ConnectionError, NotFoundError } from "./client-errors.ts";
 import type { RequestOptions } from "./client-options.ts";
 import type { Http, HttpMethod } from "./http.ts";
 import { isObject } from "./json.ts";
@@ -88,6 +88,11 @@ const configModel: Model<WebhookConfig> = {
 
 export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL): WebhookConfigResource {
   const current = readers.recordOrNone(configModel);
+  /** Like `current`, but an empty answer does not mean that there is no configuration. */
+  const certain: typeof current = (answer) => {
+    if (answer.cutOff) throw answer.cutOff;
+    return current(answer);
+  };
   const shown = readers.recordIfShown(configModel);
   const configPath = path`/v2/webhooks/config`;
   const read = <T>(reader: Reader<T>, options: RequestOptions | undefined) =>
@@ -101,7 +106,7 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
       "GET",
       configPath,
       async (answer) => {
-        const config = await current(answer);
+        const config = await certain(answer);
         if (!config)
           return answer.notFound(
             "ensure() wrote the webhook configuration, but the platform does not have it",
@@ -127,16 +132,24 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
       const asked = checkEnsureInput(input, baseUrl);
       const { isActive, urls } = asked;
       const send = async (action: "created" | "updated", endpoints: WireConfig["endpoints"]) => {
-        await write(action === "created" ? "POST" : "PUT", () => ({ isActive, endpoints }), options);
-        // The answer to a write may repeat the request, even if the platform keeps something else.
-        let config = await readBack(asked, options);
-        if (config instanceof StayhookError) {
-          // A platform of several machines may need a moment until all of them have the write.
-          await pause(500, options?.signal ?? new AbortController().signal);
-          config = await readBack(asked, options);
+        const lost = await write(
+          action === "created" ? "POST" : "PUT",
+          () => ({ isActive, endpoints }),
+          options,
+        ).then(() => undefined, lostAnswer);
+        try {
+          // The answer to a write may repeat the request, even if the platform keeps something else.
+          let config = await readBack(asked, options);
+          if (config instanceof StayhookError) {
+            // A platform of several machines may need a moment until all of them have the write.
+            await pause(500, options?.signal ?? new AbortController().signal);
+            config = await readBack(asked, options);
+          }
+          if (config instanceof StayhookError) throw config;
+          return { action, config };
+        } catch (error) {
+          throw lost ?? error;
         }
-        if (config instanceof StayhookError) throw config;
-        return { action, config };
       };
       const update = async (found: WebhookConfig) => {
         const before = setUrls({ ...found.endpoints, ...found.otherEndpoints });
@@ -157,16 +170,24 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
         } catch (error) {
           // The statuses 400, 409 and 422 may mean that another machine has created the configuration first.
           if (!(error instanceof APIError) || ![400, 409, 422].includes(error.status)) throw error;
-          const theirs = await read(current, options);
+          const theirs = await read(certain, options);
           if (!theirs) throw error;
           return update(theirs);
         }
       };
 
-      const found = await read(current, options);
+      const found = await read(certain, options);
       return found ? update(found) : create();
     },
   };
+}
+
+/** Returns the error of a write that the platform may have done, although its answer was lost. Throws any other error. */
+function lostAnswer(error: unknown): StayhookError {
+  if (error instanceof ConnectionError) return error;
+  // A gateway answers so if it lost the answer of the platform.
+  if (error instanceof APIError && (error.status === 502 || error.status === 504)) return error;
+  throw error;
 }
 
 /** Returns an issue for each part of the platform's configuration that is not as `ensure` asked. */

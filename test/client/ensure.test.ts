@@ -35,6 +35,46 @@ async function ensuring(
 }
 
 describe("ensure", () => {
+  const input = { endpoints: { bookings } };
+  const written = { isActive: true, endpoints: { bookings } };
+  const dropped: Reply = { raw: (response) => void response.destroy() };
+
+  it.each<[string, Reply, Reply]>([
+    ["a lost create", { json: { data: null } }, dropped],
+    ["a lost update", { json: { isActive: false, endpoints: {} } }, dropped],
+    ["a create behind a gateway that lost the answer", { json: { data: null } }, { status: 504 }],
+  ])("is content with %s that was done", async (_, before, lost) => {
+    let isDone = false;
+    const server = await platform(({ method }) => {
+      if (method === "GET") return isDone ? { json: written } : before;
+      isDone = true;
+      return lost;
+    });
+    const { action, config } = await clientOf(server, { maxRetries: 0 }).webhookConfig.ensure(input);
+    expect([action, config]).toEqual([
+      "isActive" in (before.json as object) ? "updated" : "created",
+      written,
+    ]);
+  });
+
+  it("throws the error of a lost write that was not done", async () => {
+    const server = await platform(({ method }) => (method === "GET" ? { json: { data: null } } : dropped));
+    const ensured = clientOf(server, { maxRetries: 0 }).webhookConfig.ensure(input);
+    expect(await rejection(ensured)).toMatchObject({ name: "ConnectionError" });
+    expect(server.requests.map(({ method }) => method).join()).toBe("GET,POST,GET,GET");
+  });
+
+  it("does not create or update after an answer without a byte", async () => {
+    for (const replies of [[{ text: "" }], [{ json: { data: null } }, { status: 204 }, { text: "" }]]) {
+      const server = await platform(replies);
+      const ensured = clientOf(server, { maxRetries: 1 }).webhookConfig.ensure(input);
+      expect(await rejection(ensured)).toMatchObject({ name: "ConnectionError" });
+      expect(server.requests.filter(({ method }) => method !== "GET")).toHaveLength(
+        replies.length === 1 ? 0 : 1,
+      );
+    }
+  });
+
   it("creates a configuration if there is none", async () => {
     const input = { endpoints: { bookings, messages: null } };
     const { outcome, sent } = await ensuring([{ json: { data: null } }], input);

@@ -28,6 +28,28 @@ describe("an APIError", () => {
     expect(error).toMatchObject({ name: Class.name, status });
   });
 
+  it("keeps its body, headers and valid rows out of log lines", async () => {
+    const secretly = async (error: unknown, hidden: readonly string[]) => {
+      const [{ default: pino }, lines] = [await import("pino"), [] as string[]];
+      pino({}, { write: (line: string) => void lines.push(line) }).error({ err: error });
+      const shown = { ...(error as object) };
+      for (const name of hidden) expect(shown).not.toHaveProperty(name);
+      expect(`${lines}${JSON.stringify(error)}`).not.toContain("marker");
+      return error as errors.ResponseValidationError & errors.APIError;
+    };
+    const refused = await failing({ status: 422, json: { note: "marker" }, headers: { "x-a": "marker" } });
+    const { body, headers } = await secretly(refused, ["body", "headers"]);
+    expect([body, headers.get("x-a")]).toEqual([{ note: "marker" }, "marker"]);
+    const rows = Array.from({ length: 5_000 }, (_, listingId) => ({ listingId, status: "marker" }));
+    const client = await answering({ json: [...rows, { listingId: "x" }] });
+    const invalid = await secretly(await rejection(client.listings.list() as Promise<unknown>), [
+      "body",
+      "valid",
+    ]);
+    expect(invalid.valid).toHaveLength(5_000);
+    expect(invalid.body).toContain("marker");
+  });
+
   it("has the status, headers and body of the answer, and the method and path of the request", async () => {
     const json = { error: { message: "no such code" } };
     const error = await failing({ status: 422, json, headers: { "x-a": "b" } });

@@ -120,6 +120,26 @@ describe("the wait before a retry", () => {
     }
   });
 
+  it("is never none, so that the clients of a platform that asks for none do not come at once", async () => {
+    for (const value of ["0", "Sun, 03 May 2026 00:00:00 GMT", "0.001"])
+      for (const [index, wait] of (await waits(503, value)).entries())
+        expect(wait).toBeGreaterThanOrEqual(Math.floor(Math.min(500 * 2 ** index, 8000) / 2));
+    const runs = await Promise.all(Array.from({ length: 20 }, () => waits(503, "0")));
+    expect(new Set(runs.map((run) => run.join())).size).toBeGreaterThan(1);
+  });
+
+  it.each([
+    ["Mon, 04 May 2026 00:02:00 GMT", "Mon, 04 May 2026 00:02:04 GMT", 4000],
+    ["Sun, 03 May 2026 23:58:00 GMT", "Sun, 03 May 2026 23:58:04 GMT", 4000],
+    ["Sun May  3 23:58:00 2026", "Sunday, 03-May-26 23:58:04 GMT", 4000],
+    ["soon", "Mon, 04 May 2026 00:00:04 GMT", 4000],
+  ])("counts from the Date of the answer: %j", async (date, retryAfter, ms) => {
+    const headers = { date, "retry-after": retryAfter };
+    expect(retryAfterMs(new Headers(headers))).toBe(ms);
+    const { client } = clientWith([new Response("{}", { status: 429, headers })], { maxRetries: 0 });
+    expect(await rejection(client.bookings.get("A"))).toMatchObject({ retryAfter: ms / 1000 });
+  });
+
   it.each([
     ["0", 0],
     [" 5 ", 5000],
