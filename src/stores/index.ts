@@ -31,6 +31,7 @@ export {
   type SqlSteps,
   type SqlValue,
   type SqlWrites,
+  type TransactionOptions,
 } from "./sql/driver.ts";
 export { sqlStore } from "./sql/sql-store.ts";
 export { sqliteDialect } from "./sqlite/sqlite-dialect.ts";

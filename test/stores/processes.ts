@@ -8,8 +8,8 @@ afterAll(() => {
 });
 
 /** Runs a file in another process, which gets `args`. The process is killed at the end of the test file. */
-export function startProcess(file: string, args: object) {
-  const child = fork(file, [JSON.stringify(args)], { stdio: "pipe" });
+export function startProcess(file: string, args: object, env: NodeJS.ProcessEnv = {}) {
+  const child = fork(file, [JSON.stringify(args)], { stdio: "pipe", env: { ...process.env, ...env } });
   let errors = "";
   let output = "";
   child.stdout?.on("data", (chunk) => {

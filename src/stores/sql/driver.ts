@@ -35,6 +35,15 @@ export interface SqlResult {
 /** The steps of one transaction. Each `yield` runs a statement and gets its result. The generator returns `T`. */
 export type SqlSteps<T> = Generator<SqlStatement | SqlWrites, T, SqlResult>;
 
+/** Options of {@link SqlDriver.transaction}. A driver may ignore them. */
+export interface TransactionOptions {
+  /**
+   * Whether a crash that ends all processes of the store may undo the transaction, as a power cut does if the store and
+   * the database share a machine. True for claims and renewals: the events are claimed again.
+   */
+  readonly mayBeLost?: boolean | undefined;
+}
+
 /**
  * Runs the statements of a store on a database. A driver knows nothing of events.
  *
@@ -54,7 +63,7 @@ export interface SqlDriver {
    *
    * @param failing - the failed action for the error message, such as "the event could not be recorded"
    */
-  transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
+  transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: TransactionOptions): Promise<T>;
   /** Runs steps that write nothing. If `read` is absent, the store calls `transaction`. */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /**

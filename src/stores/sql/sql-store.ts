@@ -16,6 +16,7 @@ import {
   type SqlStatement,
   type SqlSteps,
   select,
+  type TransactionOptions,
 } from "./driver.ts";
 import {
   changeAll,
@@ -129,18 +130,20 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     const none = await this.read(noneDue);
     if (none.result !== undefined) return { now: none.now, result: none.result };
     const { claiming } = this;
-    return this.write(failing.claim, function* (operation) {
+    const steps = function* (operation: Operation) {
       const timed = yield* claiming(operation, call);
       call.claimed = timed.result.claimed;
       return timed;
-    });
+    };
+    return this.write(failing.claim, steps, { mayBeLost: true });
   }
 
   /** The steps of `doClaim`. */
   protected readonly claiming: typeof claimEvents = claimEvents;
 
   protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
-    return this.write(failing.renew, (operation) => renew(operation, claims, leaseDuration));
+    const steps = (operation: Operation) => renew(operation, claims, leaseDuration);
+    return this.write(failing.renew, steps, { mayBeLost: true });
   }
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
@@ -315,9 +318,13 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   }
 
   /** Runs steps in one transaction. The steps may run again, for example after a deadlock. */
-  protected async write<T>(failing: string, steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+  protected async write<T>(
+    failing: string,
+    steps: (operation: Operation) => SqlSteps<T>,
+    options?: TransactionOptions,
+  ): Promise<T> {
     await this.ready();
-    return this.driver.transaction(() => this.#steps(steps), failing);
+    return this.driver.transaction(() => this.#steps(steps), failing, options);
   }
 
   /** Runs steps that only read. */

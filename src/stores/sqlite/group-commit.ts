@@ -12,8 +12,13 @@ const BUSY_AGAIN = [1, 2, 5, 10, 20] as const;
 /** The shortest time between two checkpoints because the disk is full, ms. */
 const CHECKPOINT_AGAIN = 1000;
 
+/** The value of `PRAGMA synchronous` with which a commit does not wait for the disk. */
+const NORMAL = 1;
+
 interface Job {
   readonly run: () => unknown;
+  /** Whether a power cut may undo the job. */
+  readonly mayBeLost: boolean;
   readonly resolve: (value: unknown) => void;
   readonly reject: (error: unknown) => void;
   /** The deadline for retries on a busy file, by `performance.now()`. */
@@ -34,10 +39,13 @@ class TransactionEnded extends Error {
 
 /**
  * Commits the jobs of one turn together, so that they share one wait for the disk. A job resolves only when its
- * transaction is on disk. If a transaction fails, each of its jobs runs again in a transaction of its own.
+ * transaction is on disk, unless a power cut may undo all jobs of the transaction. If a transaction fails, each of its jobs
+ * runs again in a transaction of its own.
  */
 export class GroupCommit {
   readonly #db: DatabaseSync;
+  /** Whether the connection waits for the disk at each commit. */
+  readonly #waits: boolean;
   readonly #busyTimeout: number;
   readonly #guard: FileGuard | undefined;
   readonly #queue: Job[] = [];
@@ -51,6 +59,7 @@ export class GroupCommit {
   /** @param guard - looks before and after each transaction. `undefined` for a database in memory */
   constructor(db: DatabaseSync, busyTimeout: number, guard: FileGuard | undefined) {
     this.#db = db;
+    this.#waits = Number(db.prepare("PRAGMA synchronous").get()?.synchronous) > NORMAL;
     this.#busyTimeout = busyTimeout;
     this.#guard = guard;
   }
@@ -58,12 +67,13 @@ export class GroupCommit {
   /**
    * Calls `run` in a transaction.
    *
+   * @param mayBeLost - whether a power cut may undo the transaction
    * @throws WritesFailed if a user's write failed, or broke a deferred constraint
    */
-  run<T>(run: () => T): Promise<T> {
+  run<T>(run: () => T, mayBeLost = false): Promise<T> {
     return new Promise((resolve, reject) => {
       const deadline = performance.now() + this.#busyTimeout;
-      this.#queue.push({ run, resolve: resolve as (value: unknown) => void, reject, deadline });
+      this.#queue.push({ run, mayBeLost, resolve: resolve as (value: unknown) => void, reject, deadline });
       this.#schedule();
     });
   }
@@ -85,7 +95,7 @@ export class GroupCommit {
     const jobs = this.#alone > 0 ? this.#queue.slice(0, 1) : [...this.#queue];
     try {
       this.#guard?.beforeCommit();
-      const endings = transact(this.#db, jobs);
+      const endings = this.#transact(jobs);
       this.#guard?.afterCommit();
       this.#busyTries = 0;
       this.#take(endings.length);
@@ -117,6 +127,17 @@ export class GroupCommit {
       return answer?.busy === 0;
     } catch {
       return false;
+    }
+  }
+
+  #transact(jobs: readonly Job[]): (() => void)[] {
+    if (!this.#waits || !jobs.every(({ mayBeLost }) => mayBeLost)) return transact(this.#db, jobs);
+    this.#db.exec("PRAGMA synchronous = NORMAL");
+    try {
+      return transact(this.#db, jobs);
+    } finally {
+      // The next commit may be the user's own, on a connection that the user has passed.
+      this.#db.exec("PRAGMA synchronous = FULL");
     }
   }
 

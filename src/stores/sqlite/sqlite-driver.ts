@@ -8,6 +8,7 @@ import {
   type SqlStatement,
   type SqlSteps,
   type SqlWrites,
+  type TransactionOptions,
 } from "../sql/driver.ts";
 import { abandon, FileGuard } from "./file-guard.ts";
 import { GroupCommit } from "./group-commit.ts";
@@ -48,9 +49,13 @@ export class SqliteDriver implements SqlDriver {
     this.#commits = new GroupCommit(db, busyTimeout, this.#guard);
   }
 
-  async transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+  async transaction<T>(
+    steps: () => SqlSteps<T>,
+    failing: string,
+    { mayBeLost }: TransactionOptions = {},
+  ): Promise<T> {
     try {
-      return await this.#commits.run(() => runSync(steps(), this.#execute));
+      return await this.#commits.run(() => runSync(steps(), this.#execute), mayBeLost);
     } catch (error) {
       throw error instanceof WritesFailed ? error.error : this.#errorOf(failing, error);
     }

@@ -150,6 +150,10 @@ describe("the settings of SQLite", () => {
     db.exec("PRAGMA busy_timeout = 1234");
     const store = sqliteStore(db, { durability });
     expect(pragma(db, "synchronous")).toBe(synchronous);
+    await store.add(eventOf());
+    await store.claim(CLAIM);
+    // The user's own commits wait for the disk, too, although the claim has not.
+    expect(pragma(db, "synchronous")).toBe(synchronous);
     expect(pragma(db, "journal_mode")).toBe("wal");
     expect(pragma(db, "busy_timeout")).toBe(0);
     await store.close();
