@@ -63,7 +63,7 @@ export type {
   ResumedObservation,
   StartedObservation,
 } from "./queue/work.ts";
-export type { StoreSchema } from "./stores/event-store.ts";
+export type { ErasedAccount, StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
 export type { EndpointUrlOptions } from "./webhooks/endpoint-url.ts";

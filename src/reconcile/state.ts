@@ -3,8 +3,9 @@
 import { v4 } from "uuid";
 import * as z from "zod";
 import type { EventStore } from "../stores/event-store.ts";
+import { placeKey } from "../webhooks/reconciler-place.ts";
 
-const KEY = "stayhook:reconciler";
+const KEY = placeKey();
 
 /** The part of the state from which the next pass continues, even if this process dies. */
 export type Progress = Pick<PassState, "after" | "learned" | "complete">;

@@ -1,3 +1,4 @@
+import { checkAccount } from "../account.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
@@ -6,6 +7,7 @@ import { type Change, type EventState, statesOf } from "./event-states.ts";
 import type {
   AddOptions,
   ClaimOptions,
+  ErasedAccount,
   EventStore,
   ListOptions,
   Outcome,
@@ -243,6 +245,23 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     throw new StayhookError(
       `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the attempt has ended.`,
     );
+  }
+
+  async eraseAccount(account: string): Promise<ErasedAccount> {
+    checkAccount(account);
+    this.assertOpen();
+    await this.#keepLastReceived();
+    let [events, snapshots, processing] = [0, 0, 0];
+    let from: string | undefined;
+    do {
+      this.assertOpen();
+      const step = await this.doEraseAccount(account, from);
+      events += step.events;
+      snapshots += step.snapshots;
+      processing += step.processing;
+      from = step.next;
+    } while (from !== undefined);
+    return { events, snapshots, processing };
   }
 
   async snapshotOf(ref: string): Promise<RecordSnapshot | undefined> {

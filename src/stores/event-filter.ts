@@ -1,5 +1,6 @@
 // The filter of `list`, `replay` and `discard`, and its check.
 
+import { checkAccount } from "../account.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import {
@@ -15,7 +16,9 @@ import { clearedTime, rowIdOf } from "./firing-id.ts";
 export interface EventFilter {
   /** The event with this id, in lower case. */
   readonly eventId?: string | undefined;
-  /** Events of this record: `booking:<code>` or `listing:<id>`. */
+  /** Events of this account. An event without a record belongs to the account of its id. */
+  readonly account?: string | undefined;
+  /** Events of this record: `booking:<code>` or `listing:<id>`; with accounts, `<account>/booking:<code>`. */
   readonly ref?: string | undefined;
   /** Events in this state. */
   readonly state?: EventState | undefined;
@@ -33,6 +36,7 @@ export interface EventFilter {
 
 const FILTER = [
   "eventId",
+  "account",
   "ref",
   "state",
   "type",
@@ -57,7 +61,8 @@ export interface RowFilter extends EventFilter {
 export function checkedFilter(filter: EventFilter): RowFilter {
   checkNoUnknown(filter ?? null, FILTER);
   const issues: Issue[] = [];
-  const { state, receivedAfter, receivedBefore } = filter;
+  const { account, state, receivedAfter, receivedBefore } = filter;
+  if (account !== undefined) checkAccount(account);
   if (state !== undefined && !eventStates.includes(state))
     issues.push({ path: ["state"], message: `must be one of ${eventStates.join(", ")}` });
   for (const [name, date] of Object.entries({ receivedAfter, receivedBefore })) {

@@ -170,6 +170,16 @@ export interface PruneSnapshotsOptions {
   readonly limit: number;
 }
 
+/** What {@link EventStore.eraseAccount} did. */
+export interface ErasedAccount {
+  /** How many events were deleted. */
+  readonly events: number;
+  /** How many snapshots were deleted. */
+  readonly snapshots: number;
+  /** How many records were being processed, so that nothing of them was deleted. Call again when they are done. */
+  readonly processing: number;
+}
+
 /** The version of a store's tables or keys. */
 export interface StoreSchema {
   /** The version of the tables or keys. 0 if there are none. */
@@ -304,6 +314,12 @@ export interface EventStore<Tx = never> {
    * @throws StayhookError if an event of the record is being processed. The store then deletes nothing
    */
   erase(ref: string): Promise<number>;
+
+  /**
+   * Deletes the events and snapshots of an account, in steps. Keeps the records that are being processed, and counts them.
+   * May be called again.
+   */
+  eraseAccount?(account: string): Promise<ErasedAccount>;
 
   /** Resolves to the snapshot of a record, or to `undefined` if the store has none. */
   snapshotOf(ref: string): Promise<RecordSnapshot | undefined>;

@@ -2,7 +2,13 @@
 
 import type { RowFilter } from "./event-filter.ts";
 import type { Change, EventState } from "./event-states.ts";
-import type { ClaimOptions, EventStore, PruneOptions, PruneSnapshotsOptions } from "./event-store.ts";
+import type {
+  ClaimOptions,
+  ErasedAccount,
+  EventStore,
+  PruneOptions,
+  PruneSnapshotsOptions,
+} from "./event-store.ts";
 import type { Addition, ClaimedRow, Settlement } from "./outcomes.ts";
 import type { Slice, Sliced } from "./slices.ts";
 import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
@@ -34,6 +40,12 @@ export interface Settled {
   readonly held: boolean;
   /** Whether the record may have more events that are due now or later. */
   readonly more: boolean;
+}
+
+/** One step of `eraseAccount`. */
+export interface EraseStep extends ErasedAccount {
+  /** Where the next step begins. It is `undefined` after the last step. */
+  readonly next: string | undefined;
 }
 
 /** One call of `claim`, as a store makes it. */
@@ -108,6 +120,12 @@ export abstract class StoreSteps<Tx> {
    * `undefined`
    */
   protected abstract doErase(ref: string): Promise<number | undefined>;
+  /**
+   * Deletes some records of an account, with their events and snapshots, but none that is being processed.
+   *
+   * @param from - the `next` of the step before
+   */
+  protected abstract doEraseAccount(account: string, from: string | undefined): Promise<EraseStep>;
   protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
   /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
   protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;

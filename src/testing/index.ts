@@ -12,6 +12,7 @@ export { createTestEvent } from "./test-event.ts";
 export type {
   BookingEventType,
   ListingEventType,
+  TestAccount,
   TestBookingFields,
   TestEvent,
   TestEventExtras,

@@ -3,7 +3,7 @@
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { WebhookEvent } from "../webhooks/events.ts";
+import type { InAccount, WebhookEvent } from "../webhooks/events.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
@@ -24,7 +24,11 @@ export type TestEvent<
   B extends Booking,
   L extends Listing,
   Tx,
-> = TestEventExtras & OfType<WebhookEvent<B, L, Tx>, T>;
+  A = unknown,
+> = TestEventExtras & OfType<WebhookEvent<B, L, Tx, never, A>, T>;
+
+/** The fields of an event that was made with an account. */
+export type TestAccount<A extends string> = [A] extends [never] ? unknown : InAccount;
 
 type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
 
@@ -37,9 +41,11 @@ export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
 export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
 
 /** The fields that every test event takes. */
-export interface TestEventFields<Tx> {
-  /** Default: a random UUID. */
+export interface TestEventFields<Tx, A extends string = never> {
+  /** Default: a random UUID. With `account`, `event.eventId` begins with the account. */
   readonly eventId?: string | undefined;
+  /** The account, for a callback of a handler with `accountFrom`. Default: the event has no account. */
+  readonly account?: A | undefined;
   /** Default: now. */
   readonly timestamp?: Date | undefined;
   /** Default: `timestamp`. */

@@ -1,4 +1,5 @@
 import { v4 } from "uuid";
+import { checkAccount, inAccount, splitKey } from "../account.ts";
 import { describeKind, StayhookError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
@@ -22,6 +23,7 @@ import {
 import type {
   BookingEventType,
   ListingEventType,
+  TestAccount,
   TestBookingFields,
   TestEvent,
   TestEventFields,
@@ -40,6 +42,7 @@ interface TestRecord {
 
 const commonFields = [
   "eventId",
+  "account",
   "timestamp",
   "receivedAt",
   "source",
@@ -80,25 +83,28 @@ export function createTestEvent<
   B extends Booking = never,
   L extends Listing = never,
   Tx = never,
->(type: T, fields?: TestEventFields<Tx>): TestEvent<T, B, L, NoInfer<Tx>>;
+  A extends string = never,
+>(type: T, fields?: TestEventFields<Tx, A>): TestEvent<T, B, L, NoInfer<Tx>, TestAccount<A>>;
 export function createTestEvent<
   const T extends ListingEventType | TimerEventType<"listing">,
   L extends object = object,
   B extends Booking = never,
   Tx = never,
+  A extends string = never,
 >(
   type: T,
-  fields?: TestEventFields<Tx> & TestListingFields<T, L>,
-): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>>;
+  fields?: TestEventFields<Tx, A> & TestListingFields<T, L>,
+): TestEvent<T, B, Listing & NoInfer<L>, NoInfer<Tx>, TestAccount<A>>;
 export function createTestEvent<
   const T extends BookingEventType | TimerEventType<"booking">,
   B extends object = object,
   L extends Listing = never,
   Tx = never,
+  A extends string = never,
 >(
   type: T,
-  fields?: TestEventFields<Tx> & TestBookingFields<T, B>,
-): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>>;
+  fields?: TestEventFields<Tx, A> & TestBookingFields<T, B>,
+): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>, TestAccount<A>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
   const timerName = TimerRules.nameIn(type);
   if (timerName !== undefined) checkTimerName(timerName);
@@ -116,12 +122,15 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     if (!(time instanceof Date && !Number.isNaN(time.getTime()))) refuse("must be a valid Date", field);
   const now = timestamp as Date;
   const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], now);
-  const ref = `${kind}:${kind === "booking" ? record?.bookingCode : record?.listingId}`;
-  const id = (name: string) => ({ eventId: timerId(ref, name), timestamp: (at ?? now).toISOString() });
-  const { eventId = timerName === undefined ? v4() : firingId(id(timerName)) } = fields;
+  const account = fields.account === undefined ? undefined : checkAccount(fields.account);
+  const ref = refOf(record, account);
+  const id = (name: string) => ({ eventId: timerId(ref ?? "", name), timestamp: (at ?? now).toISOString() });
+  const { eventId: givenId = timerName === undefined ? v4() : firingId(id(timerName)) } = fields;
+  const platformId = account === undefined ? givenId : splitKey(String(givenId)).rest;
+  const eventId = account === undefined ? givenId : inAccount(account, String(platformId));
   const { receivedAt = timestamp, attempt = 1, signal = new AbortController().signal } = fields;
   const notification = {
-    eventId,
+    eventId: platformId,
     timestamp: now.toISOString(),
     bookingCode: record?.bookingCode ?? null,
     listingId: subject === "listing" ? record?.listingId : null,
@@ -139,7 +148,8 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
       timer: { name: timerName, at: at ?? timestamp },
     }),
     eventId,
-    ref: refOf(record),
+    ref,
+    ...(account !== undefined && { account }),
     timestamp,
     receivedAt,
     source,
@@ -279,8 +289,8 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-function refOf(record: TestRecord | undefined): string | null {
+function refOf(record: TestRecord | undefined, account: string | undefined): string | null {
   if (!record) return null;
   const { bookingCode, listingId } = record;
-  return bookingCode === undefined ? `listing:${listingId}` : `booking:${bookingCode}`;
+  return inAccount(account, bookingCode === undefined ? `listing:${listingId}` : `booking:${bookingCode}`);
 }

@@ -1,12 +1,13 @@
+import { checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
-import { StayhookError } from "../errors.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
 import { type DrainOptions, type DrainResult, Stop } from "../queue/drain.ts";
 import { Queue } from "../queue/queue.ts";
-import type { AddOptions, EventStore } from "../stores/event-store.ts";
+import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
@@ -29,6 +30,7 @@ import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
+import { placeKey } from "./reconciler-place.ts";
 import {
   drainInContext,
   type FetchContext,
@@ -139,13 +141,21 @@ export interface WebhookHandler<out E = WebhookEvent> {
    * ```
    */
   endpointUrl(base: string | URL, options?: EndpointUrlOptions): Promise<string>;
+  /**
+   * Deletes the events, timers and snapshots of an account, and its place in the reconciler's passes, in steps. Keeps the
+   * records that are being processed, and counts them. May be called again.
+   *
+   * @throws InvalidArgumentError if `id` is no account, or if the handler has no `accountFrom`
+   * @throws an error of the store
+   */
+  eraseAccount(id: string): Promise<ErasedAccount>;
   /** Reports the health of the handler. Never rejects: if the store does not answer, `state` is `unavailable`. */
   health(): Promise<Health>;
 }
 
 /** The handler that {@link createWebhookHandler} makes for a `forwardTo` store. Your own queue processes the events. */
 export interface ForwardingHandler<out E = WebhookEvent>
-  extends Omit<WebhookHandler<E>, "start" | "drain" | "health" | "timers"> {}
+  extends Omit<WebhookHandler<E>, "start" | "drain" | "health" | "timers" | "eraseAccount"> {}
 
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
@@ -296,6 +306,7 @@ export function createWebhookHandler<
       const hasAccounts = settings.accountFrom !== undefined;
       return recordTimers({ ref, hasAccounts, rules, store, add, closed: () => closing !== undefined });
     },
+    eraseAccount: (id) => eraseAccount(settings, store, id),
     endpointUrl: (base, options) => endpointUrl(settings, base, options),
     health: () => healthOf({ store, counts, queue, closed: closing !== undefined, lastReceivedAt }),
     close: async (given) => {
@@ -320,6 +331,26 @@ export function createWebhookHandler<
       if (settings.autoStart) await queue?.push();
     },
   });
+}
+
+async function eraseAccount(
+  { accountFrom }: Pick<Settings<Booking, Listing, never>, "accountFrom">,
+  store: EventStore<never> | undefined,
+  id: string,
+): Promise<ErasedAccount> {
+  const account = checkAccount(id, ["id"]);
+  if (accountFrom === undefined)
+    throw new InvalidArgumentError({
+      path: [],
+      message: "eraseAccount() needs a handler with the option accountFrom",
+    });
+  if (!store?.eraseAccount)
+    throw new StayhookError("eraseAccount() needs an EventStore that has this method.");
+  const erased = await store.eraseAccount(account);
+  const key = placeKey(account);
+  const place = await store.getMeta(key);
+  if (place) await store.setMeta(key, undefined, { expected: place.value });
+  return erased;
 }
 
 /** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */

@@ -395,3 +395,33 @@ describe("an event of an account", () => {
     ]);
   });
 });
+
+describe("webhooks.eraseAccount", () => {
+  test("deletes the account's events, timers, snapshots and place, and nothing of another account", async () => {
+    const at = new Date(Date.now() + 3_600_000);
+    const on = {
+      booking: ({ timers }: { timers: { set(name: string, at: Date): void } }) => timers.set("door", at),
+      "booking.timer.door": () => {},
+    };
+    const app = setup({ on } as Options, { a17: { HX3K9: "Confirmed" }, b2: { HX3K9: "Confirmed" } });
+    for (const account of ["a17", "b2"]) {
+      await app.post(`/hooks?account=${account}`);
+      await app.post(`/hooks?account=${account}`, { eventId: UUID.replace("3f", "4f"), bookingCode: null });
+      await app.store.setMeta(`${account}/stayhook:reconciler`, "place", { expected: undefined });
+    }
+    await app.webhooks.drain();
+    expect(await app.webhooks.eraseAccount("a17")).toEqual({ events: 3, snapshots: 1, processing: 0 });
+    expect(await app.store.list({ account: "a17", limit: 9 })).toEqual([]);
+    expect(await app.store.list({ account: "b2", limit: 9 })).toHaveLength(3);
+    expect([
+      await app.store.snapshotOf("a17/booking:HX3K9"),
+      await app.store.getMeta("a17/stayhook:reconciler"),
+    ]).toEqual([...[undefined, undefined]]);
+    expect((await app.store.getMeta("b2/stayhook:reconciler"))?.value).toBe("place");
+    expect(await app.webhooks.eraseAccount("a17")).toEqual({ events: 0, snapshots: 0, processing: 0 });
+    await expect(app.webhooks.eraseAccount("a/b")).rejects.toThrow(InvalidArgumentError);
+    await expect(setup({ accountFrom: undefined }).webhooks.eraseAccount("a17")).rejects.toThrow(
+      /accountFrom/,
+    );
+  });
+});

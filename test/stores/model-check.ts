@@ -1,6 +1,7 @@
 import { performance } from "node:perf_hooks";
 import fc from "fast-check";
 import { expect, vi } from "vitest";
+import { inAccount } from "../../src/account.ts";
 import type { EventFilter } from "../../src/stores/event-filter.ts";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
 import type { ClaimOptions, EventStore, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
@@ -43,7 +44,8 @@ const wait = fc.constantFrom(0, 5, 20, 50);
 const age = fc.constantFrom(0, 10, 50);
 const number = fc.integer({ min: 0, max: ORIGINS.length - 1 });
 const eventId = number.map(idOf);
-const ref = fc.constantFrom("booking:A", "booking:B", "listing:1");
+const ref = fc.constantFrom("booking:A", "booking:B", "listing:1", "a17/booking:A");
+const account = fc.constantFrom("a17", "b2");
 const reason = fc.constantFrom<FailureReason>("callback", "not-found");
 const type = fc.constantFrom("booking.Request", "booking.Confirmed");
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined, freq: 2 });
@@ -97,6 +99,7 @@ const source = fc.constantFrom("webhook", "reconcile", "recheck", "timer");
 const field: fc.Arbitrary<EventFilter> = fc.oneof(
   fc.record({ eventId }),
   fc.record({ ref }),
+  fc.record({ account }),
   fc.record({ state }) as fc.Arbitrary<EventFilter>,
   fc.record({ type }),
   fc.record({ reason: fc.oneof(reason, fc.constant("discarded" as const)) }),
@@ -153,6 +156,7 @@ const step = fc.oneof(
   { weight: 1, arbitrary: does("discard", { filter }) },
   { weight: 2, arbitrary: does("list", { filter, limit: fc.nat(4), after: maybe(eventId) }) },
   { weight: 1, arbitrary: does("erase", { ref }) },
+  { weight: 1, arbitrary: does("eraseAccount", { account }) },
   { weight: 1, arbitrary: does("learn", { ref, snapshot }) },
   {
     weight: 1,
@@ -320,6 +324,9 @@ class Walk {
         return;
       case "list":
         await this.#same((store) => store.list({ ...each.filter, limit: each.limit, after: each.after }));
+        return;
+      case "eraseAccount":
+        await this.#same((store) => store.eraseAccount!(each.account));
         return;
       case "erase":
         await this.#same((store) => store.erase(each.ref));
@@ -497,13 +504,23 @@ async function collect(store: EventStore<unknown>) {
   return snapshots;
 }
 
+/** The id and the ref of an event begin with the same account. */
+function accountOf(number: number): string | undefined {
+  return number % 4 === 3 ? "a17" : undefined;
+}
+
 function idOf(number: number): string {
-  return `event ${number}`;
+  return inAccount(accountOf(number), `event ${number}`);
 }
 
 function newEvent(number: number, recordRef: string | null, moved: boolean) {
   return {
-    ...{ eventId: idOf(number), ref: recordRef, source: ORIGINS[number]!, topic: null },
+    ...{
+      eventId: idOf(number),
+      ref: recordRef && inAccount(accountOf(number), recordRef),
+      source: ORIGINS[number]!,
+      topic: null,
+    },
     ...{ timestamp: moved ? "moved" : "", notification: `"${number}"` },
   };
 }

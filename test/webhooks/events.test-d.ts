@@ -327,7 +327,7 @@ describe("a handler on forwardTo", () => {
   test("has nothing in its type that would process a queue", () => {
     expectTypeOf(forwarding).toEqualTypeOf<ForwardingHandler>();
     expectTypeOf<Exclude<keyof WebhookHandler, keyof ForwardingHandler>>().toEqualTypeOf<
-      "start" | "drain" | "health" | "timers"
+      "start" | "drain" | "health" | "timers" | "eraseAccount"
     >();
     // @ts-expect-error a handler that forwards has no queue
     forwarding.drain();

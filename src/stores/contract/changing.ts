@@ -165,4 +165,39 @@ export const erasing: Cases = {
     await settle(claim, handled(claim, "Confirmed"));
     equal("erase() once the event is done", await store.erase("booking:A"), 4);
   },
+
+  "`eraseAccount` deletes all of an account in any number of steps, except what is being processed": async (
+    bench,
+  ) => {
+    const { store, add, ended, handle, claimOne, settle, newEvent } = bench;
+    if (store.eraseAccount === undefined) return;
+    const settled = await handle("A17/booking:A", "Confirmed");
+    await ended("a17/booking:A", parked());
+    for (let number = 0; number < 6; number++) await handle(`a17/booking:${number}`, "Confirmed");
+    const event = newEvent(null, { eventId: `a17/${newEvent(null).eventId}` });
+    await store.add(event);
+    await settle(await claimOne(), { state: "done", type: "unknown", entry: { duration: 1 } });
+    await store.learn("a17/listing:1", { status: "Published", fields: {} });
+    const others = [settled, await add("a1/booking:A"), await add("booking:a17/b")];
+    await add("a17/booking:A", { source: "timer" }, { dueIn: LONG });
+    await Promise.all(Array.from({ length: 254 }, (_, number) => add(`a17/booking:${number}`)));
+    const claim = await claimOne({ eventId: (await add("a17/booking:X")).eventId });
+    equal("eraseAccount()", await store.eraseAccount("a17"), { events: 263, snapshots: 7, processing: 1 });
+    equal("what is left of it", idsOf(await store.list({ account: "a17", limit: 9 })), [claim.eventId]);
+    await settle(claim, handled(claim, "Confirmed"));
+    equal("eraseAccount() again", await store.eraseAccount("a17"), {
+      events: 1,
+      snapshots: 1,
+      processing: 0,
+    });
+    equal("eraseAccount() of none", await store.eraseAccount("a17"), {
+      events: 0,
+      snapshots: 0,
+      processing: 0,
+    });
+    equal("the other events", idsOf(await store.list({ limit: 9 })), idsOf(others.toReversed()));
+    equal("the other snapshot", (await store.snapshotOf("A17/booking:A"))?.sequence, 1);
+    equal("nextDue() of the others", await store.nextDue(), 0);
+    await rejects("eraseAccount() of a bad account", () => store.eraseAccount!("a/b"));
+  },
 };

@@ -1,5 +1,6 @@
 // What the cases of the store contract are written with.
 
+import { inAccount, splitKey } from "../../account.ts";
 import type { AddOptions, ClaimOptions, EventStore, Outcome } from "../event-store.ts";
 import type { Snapshot } from "../snapshot.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stored-event.ts";
@@ -112,7 +113,7 @@ export function createBench(store: EventStore<unknown>, unit: number): Bench {
       events += 1;
       const number = String(events).padStart(12, "0");
       return {
-        eventId: `00000000-0000-4000-8000-${number}`,
+        eventId: inAccount(splitKey(ref ?? "").account, `00000000-0000-4000-8000-${number}`),
         ref,
         source: "webhook",
         topic: null,

@@ -1,3 +1,4 @@
+import { accountOf } from "../../account.ts";
 import type { EventFilter } from "../event-filter.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import {
@@ -6,6 +7,7 @@ import {
   equal,
   failed,
   handled,
+  idsOf,
   LONG,
   NO_EVENTS,
   parked,
@@ -182,6 +184,50 @@ export const filtering: Cases = {
       await expectList(bench, all, filter);
   },
 
+  "`list` with an account returns its events in each state, and those without a record": async (bench) => {
+    const { store, add, ended, handle, tick, newEvent, claimOne } = bench;
+    const accounts = ["a17", "A17", "a17-", "a1", "."];
+    for (const account of accounts) {
+      await ended(`${account}/booking:A`, parked());
+      await handle(`${account}/booking:B`);
+      await handle(`${account}/listing:1`, "Published");
+      await tick();
+    }
+    for (const account of accounts) {
+      await add(`${account}/booking:a/b`);
+      await store.add(newEvent(null, { eventId: `${account}/${newEvent(null).eventId}` }));
+      await add(`${account}/booking:C`, {}, { dueIn: LONG });
+      await tick();
+    }
+    await add("booking:a17/b");
+    await add(null);
+    await claimOne({ eventId: (await add("a17/booking:D")).eventId });
+    const all = await store.list({ limit: 50 });
+    equal("events of a17", (await store.list({ account: "a17", limit: 50 })).length, 7);
+    for (const filter of [
+      ...["a17", "A17", "a17-", "a1", ".", "nobody"].map((account) => ({ account })),
+      { account: "a17", state: "done" },
+      { account: "a17", state: "parked" },
+      { account: "a17", ref: "a17/booking:A" },
+      { account: "a17", ref: "a1/booking:A" },
+      { account: "a17", source: "recheck" },
+      { account: undefined, state: "done" },
+    ] satisfies EventFilter[])
+      await expectList(bench, all, filter);
+    const page = await store.list({
+      account: "a17",
+      limit: 2,
+      after: all.find((event) => event.state === "processing")!.eventId,
+    });
+    equal(
+      "a page after the newest",
+      idsOf(page),
+      idsOf(all.filter((event) => accountOf(event) === "a17").slice(1, 3)),
+    );
+    equal("discard() of an account", await store.discard({ account: "A17" }), 3);
+    await rejects("list() with a bad account", () => store.list({ account: "a/b", limit: 1 }));
+  },
+
   "`list` applies `limit` and `after` to the matching events only": async ({
     store,
     add,
@@ -233,6 +279,7 @@ async function expectList({ store }: Bench, all: readonly StoredEvent[], filter:
   const expected = all.filter(
     (event) =>
       (filter.eventId ?? event.eventId) === event.eventId &&
+      (filter.account ?? accountOf(event)) === accountOf(event) &&
       (filter.ref ?? event.ref) === event.ref &&
       (filter.state ?? event.state) === event.state &&
       (filter.type ?? event.type) === event.type &&

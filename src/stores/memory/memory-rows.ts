@@ -1,3 +1,4 @@
+import { accountOf } from "../../account.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
 import { type Addition, additionOf, copyOfSnapshot, endedAtOf, stateOfNew } from "../outcomes.ts";
@@ -116,10 +117,12 @@ export function isWaiting(row: EventRow, now: number): boolean {
 }
 
 export function isMatch(row: EventRow, filter: RowFilter): boolean {
-  const { eventId, timestamps, ref, state, type, reason, source, receivedAfter, receivedBefore } = filter;
+  const { eventId, timestamps, account, ref, state, type, reason, source, receivedAfter, receivedBefore } =
+    filter;
   return (
     (eventId === undefined || row.event.eventId === eventId) &&
     (timestamps === undefined || timestamps.includes(row.event.timestamp)) &&
+    (account === undefined || accountOf(row.event) === account) &&
     (ref === undefined || row.event.ref === ref) &&
     (state === undefined || row.state === state) &&
     (type === undefined || row.type === type) &&

@@ -1,3 +1,4 @@
+import { splitKey } from "../../account.ts";
 import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
@@ -15,7 +16,7 @@ import {
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, Claimed, ClaimResult, Settled } from "../store-steps.ts";
+import type { AddAnswer, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   delayUntil,
@@ -28,6 +29,7 @@ import {
   isWaiting,
   LOCKED,
   newEventRow,
+  type RecordRow,
   remember,
   restoredRow,
   toClaim,
@@ -312,13 +314,34 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
 
   protected async doErase(ref: string): Promise<number | undefined> {
     const record = this.#tables.records.get(ref);
-    if (record === undefined) return 0;
+    return record === undefined ? 0 : this.#eraseRecord(record)?.events;
+  }
+
+  protected async doEraseAccount(account: string): Promise<EraseStep> {
+    const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
+    const records = new Set([...(this.#tables.accounts.get(account) ?? [])].map(({ record }) => record));
+    for (const record of this.#tables.records.values())
+      if (record.ref !== null && splitKey(record.ref).account === account) records.add(record);
+    for (const record of records) {
+      const events = this.#eraseRecord(record);
+      if (events === undefined) erased.processing += 1;
+      else {
+        erased.events += events.events;
+        erased.snapshots += events.snapshots;
+      }
+    }
+    return erased;
+  }
+
+  /** @returns `undefined` if an event of the record is being processed */
+  #eraseRecord(record: RecordRow): { events: number; snapshots: number } | undefined {
     if (record.lease !== undefined && record.lease.end > this.#tables.now()) return undefined;
+    const snapshots = record.snapshot === undefined ? 0 : 1;
     const erased = [...record.events];
     for (const row of erased) this.#tables.forget(row);
     record.lease = record.snapshot = undefined;
     this.#tables.refresh(record);
-    return erased.length;
+    return { events: erased.length, snapshots };
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {

@@ -1,5 +1,6 @@
 // The tables of the memory store: its rows, the order in which they are due, and the clock.
 
+import { accountOf } from "../../account.ts";
 import { clockOffset } from "../../clock.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState } from "../event-states.ts";
@@ -15,6 +16,8 @@ const MOST_DONE = 100_000;
 export class MemoryTables {
   /** All events by id, in order of arrival. */
   readonly events = new Map<string, EventRow>();
+  /** The events of each account, in order of arrival. */
+  readonly accounts = new Map<string, Set<EventRow>>();
   /** The records that have a snapshot or an event, by key. */
   readonly records = new Map<string, RecordRow>();
   /** The records with a lease or a due time. */
@@ -41,6 +44,8 @@ export class MemoryTables {
     this.events.set(row.event.eventId, row);
     this.counts[row.state] += 1;
     row.record.events.add(row);
+    const account = accountOf(row.event);
+    if (account !== undefined) this.accounts.set(account, (this.accounts.get(account) ?? new Set()).add(row));
     if (hasDueTime(row.state)) row.record.open.add(row);
     this.noteReceived(row);
     if (row.state === "done") this.becameDone(row);
@@ -127,15 +132,19 @@ export class MemoryTables {
     this.counts[row.state] -= 1;
     this.notDone(row);
     row.record.events.delete(row);
+    const account = accountOf(row.event);
+    const others = account === undefined ? undefined : this.accounts.get(account);
+    if (others?.delete(row) && others.size === 0) this.accounts.delete(account!);
     row.record.open.delete(row);
   }
 
   /** Returns the events that match `filter`, the newest first. */
   matching(filter: RowFilter, before = Number.POSITIVE_INFINITY): EventRow[] {
-    const { eventId, ref } = filter;
+    const { eventId, ref, account } = filter;
     let rows: Iterable<EventRow | undefined> = this.events.values();
     if (eventId !== undefined) rows = [this.events.get(eventId)];
     else if (ref !== undefined) rows = this.records.get(ref)?.events ?? [];
+    else if (account !== undefined) rows = this.accounts.get(account) ?? [];
     return [...rows]
       .filter((row) => row !== undefined)
       .filter((row) => row.arrival < before && isMatch(row, filter))

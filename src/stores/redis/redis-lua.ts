@@ -13,6 +13,7 @@
  * | `:record:<record>` | hash: `lease`, `lease_end`, `event` and `duration` of the lease. It exists until the attempt ends |
  * | `:open:<record>` | sorted set: arrival number and id of each event that is not done, by due time. Parked: `inf` |
  * | `:of:<record>` | sorted set: ids of a ref's events by arrival number |
+ * | `:account:<account>` | sorted set: ids of the events of an account by arrival number |
  * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>`. `h` is the length of its history, `h0`, `h1` and so on are the entries, and `w0`, `w1` and so on the workers. A field of more than 64 bytes would quadruple the memory |
  * | `:notification:<id>` | string: the notification |
  * | `:state:<state>` | sorted set: ids by arrival number |
@@ -124,12 +125,20 @@ local function refresh(record, from)
   return true
 end
 
+-- Returns the key of the events of a record's account, or nil. A slash that follows a colon is part of a booking's code.
+local function account_key(record)
+  local account = string.match(record, '^[re]([%w_.-]+)/')
+  return account and key('account', account)
+end
+
 -- Writes a new event. Its fields are those of TypeScript.
 local function insert(new, state, due, reason, received)
   local event = { id = new.id, record = new.record, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
   event.member, event.received, event.ended = string.format('%014d', event.seq) .. new.id, received, new.ended
   if new.notification then call('SET', key('notification', new.id), new.notification) end
   if string.sub(new.record, 1, 1) == 'r' then call('ZADD', key('of', new.record), event.seq, new.id) end
+  local account = account_key(new.record)
+  if account then call('ZADD', account, event.seq, new.id) end
   move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received,
     'lease', new.token or '', unpack(new.fields))
   if due then become_due(new.record, due) end
@@ -143,6 +152,8 @@ local function drop(event)
   call('ZREM', SINCE, id)
   call('ZREM', key('open', record), event.member)
   call('ZREM', key('of', record), id)
+  local account = account_key(record)
+  if account then call('ZREM', account, id) end
   call('UNLINK', key('event', id), key('notification', id))
 end
 

@@ -9,7 +9,7 @@ import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
@@ -189,6 +189,19 @@ export class RedisStore extends BaseStore {
   protected async doErase(ref: string): Promise<number | undefined> {
     const erased = Number(await this.#run("erase", { ref: toText(ref) }));
     return erased < 0 ? undefined : erased;
+  }
+
+  protected async doEraseAccount(account: string, from = "0,0"): Promise<EraseStep> {
+    const [skip, past] = from.split(",").map(Number);
+    const input = { account, skip, past, limit: PAGE };
+    const [events, snapshots, processing, next] = (await this.#run("eraseAccount", input)) as [
+      ...[Num, Num, Num],
+      string | null,
+    ];
+    return {
+      ...{ events: Number(events), snapshots: Number(snapshots), processing: Number(processing) },
+      next: next ?? undefined,
+    };
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {

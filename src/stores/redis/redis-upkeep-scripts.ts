@@ -17,17 +17,19 @@ local function look(filter, before, size, limit)
     local seq = tonumber(call('HGET', key('event', filter.eventId), 'seq'))
     if seq and (not before or seq < before) then found[1] = { filter.eventId, seq } end
   elseif filter.ref then gather(key('of', 'r' .. filter.ref))
+  elseif filter.account then gather(key('account', filter.account))
   else
     for _, state in ipairs(filter.state and { filter.state } or STATES) do gather(key('state', state)) end
   end
   table.sort(found, function(a, b) return a[2] > b[2] end)
   local ids, after, until_, times = {}, filter.receivedAfter, filter.receivedBefore, filter.timestamps
+  local function is_of(record) return string.match(record or '', '^[re]([%w_.-]+)/') == filter.account end
   for index = 1, min(size, #found) do
     local v = call('HMGET', key('event', found[index][1]), 'state', 'record', 'type', 'reason', 'source', 'received',
       'time')
     local received = tonumber(v[6])
     if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == 'r' .. filter.ref)
-      and (not filter.type or v[3] == '=' .. filter.type) and (not filter.reason or v[4] == filter.reason)
+      and (not filter.account or is_of(v[2])) and (not filter.type or v[3] == '=' .. filter.type) and (not filter.reason or v[4] == filter.reason)
       and (not filter.source or v[5] == filter.source) and (not times or v[7] == times[1] or v[7] == times[2])
       and (not after or received >= after) and (not until_ or received < until_) then
       ids[#ids + 1] = found[index][1]
@@ -174,6 +176,45 @@ forget_snapshot(ref)
 call('DEL', key('record', record))
 call('ZREM', DUE, record)
 return #ids
+`;
+
+/**
+ * Deletes a batch of an account. \`skip\` and \`past\` are the numbers of events and snapshots that were kept before, because
+ * their records are being processed.
+ */
+export const eraseAccount = `${evenIfFull}
+local account, limit, skip, past = input.account, input.limit, input.skip, input.past
+local own, events, snapshots, processing, records = key('account', account), 0, 0, 0, {}
+local function is_held(record) return tonumber(call('HGET', key('record', record), 'lease_end') or 0) > now end
+
+local ids = call('ZRANGE', own, skip, skip + limit - 1)
+for _, id in ipairs(ids) do
+  local event = load(id)
+  if not event then call('ZREM', own, id)
+  elseif is_held(event.record) then
+    skip = skip + 1
+    if event.state == 'processing' then processing = processing + 1 end
+  else
+    if event.state == 'processing' then call('DEL', key('record', event.record)) end
+    drop(event)
+    events = events + 1
+    records[event.record] = true
+  end
+end
+for record in pairs(records) do refresh(record, 0) end
+
+local refs = {}
+if #ids < limit then
+  refs = call('ZRANGEBYLEX', base .. ':refs', '[' .. account .. '/', '(' .. account .. '0', 'LIMIT', past, limit)
+  for _, ref in ipairs(refs) do
+    if is_held('r' .. ref) then past = past + 1
+    else
+      forget_snapshot(ref)
+      snapshots = snapshots + 1
+    end
+  end
+end
+return { events, snapshots, processing, (#ids == limit or #refs == limit) and (skip .. ',' .. past) or false }
 `;
 
 export const learn = `

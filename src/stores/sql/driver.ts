@@ -129,6 +129,12 @@ export interface SqlDialect {
   readonly clock?: string | undefined;
   /** A query for the `seq` of each event of a record. The parameter is the `ref`. Default: the condition `ref = ?`. */
   readonly ofRecord?: string | undefined;
+  /**
+   * A query for the `seq` of each event that may be one of an account. Its parameters are the first id of the account, the
+   * id after its last one, and two times those of `range`, a condition on `ref`. Default: the condition itself, for which
+   * a database has an index on `ref`.
+   */
+  ofAccount?(range: string): string;
   /** A query for the number of events in each state. Its columns are `state` and `events`. Default: `count(*)`. */
   readonly counts?: string | undefined;
 }

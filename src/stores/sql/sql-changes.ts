@@ -6,6 +6,7 @@ import type { PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { endedAtOf, isSameSnapshot } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { EraseStep } from "../store-steps.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { lists, lock, lockOrInsertAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
@@ -22,7 +23,7 @@ import {
   toText,
   toTextOrNull,
 } from "./sql-rows.ts";
-import { limitOf, ofRecord, prepared } from "./sql-statements.ts";
+import { limitOf, ofAccount, ofRecord, prepared, recordsOf } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
 const SCAN = 2000;
@@ -48,6 +49,7 @@ function* matching(
   // These filters have an index. A query with other filters scans all events, in slices of `SCAN` events.
   const hasIndex =
     filter.eventId !== undefined ||
+    filter.account !== undefined ||
     filter.ref !== undefined ||
     (filter.state !== undefined && filter.state !== "done");
   const [end] = hasIndex || conditions.length === 0 ? [] : yield* select(sql.sliceEnd, before, SCAN - 1);
@@ -62,7 +64,18 @@ function* matching(
 }
 
 function conditionsOf(
-  { eventId, timestamps, ref, state, type, reason, source, receivedAfter, receivedBefore }: RowFilter,
+  {
+    eventId,
+    timestamps,
+    account,
+    ref,
+    state,
+    type,
+    reason,
+    source,
+    receivedAfter,
+    receivedBefore,
+  }: RowFilter,
   states: readonly EventState[] | undefined,
   dialect: SqlDialect,
 ): [conditions: string[], params: SqlValue[]] {
@@ -75,6 +88,10 @@ function conditionsOf(
   if (eventId !== undefined) add("id = ?", toId(eventId));
   if (timestamps !== undefined) add("timestamp IN (?, ?)", ...timestamps.map(toText));
   if (ref !== undefined) add(ofRecord(dialect), toText(ref));
+  if (account !== undefined) {
+    const [condition, values] = ofAccount(dialect, account);
+    add(condition, ...values);
+  }
   // `state <> 'done'` lets a database use a partial index.
   if (state !== undefined) add(state === "done" ? "state = ?" : "state = ? AND state <> 'done'", state);
   if (states !== undefined) add(`state IN (${states.map(() => "?").join(", ")})`, ...states);
@@ -152,6 +169,29 @@ export function* erase(operation: Operation, ref: string): SqlSteps<number | und
   const erased = yield* change(sql.erase, key);
   yield* change(sql.eraseRecord, key);
   return erased;
+}
+
+/** The number of records that one step of `eraseAccount` deletes. */
+const ERASED = 50;
+
+/** Deletes the next records of an account. @param after - the key of the last record of the step before */
+export function* eraseAccount(operation: Operation, account: string, after = ""): SqlSteps<EraseStep> {
+  const { sql, now, dialect } = operation;
+  const [query, params] = recordsOf(dialect, account, after, ERASED);
+  const keys = (yield* select(query, ...params)).map(({ ref }) => text(ref));
+  const erased = { events: 0, snapshots: 0, processing: 0 };
+  // Lock in the order of other transactions, so that no two wait for each other.
+  for (const key of keys.toSorted()) {
+    const { lease_end: leaseEnd, snapshot } = yield* lock(operation, key);
+    if (leaseEnd !== null && number(leaseEnd) > now) {
+      erased.processing += 1;
+      continue;
+    }
+    erased.events += yield* change(sql.erase, key);
+    yield* change(sql.eraseRecord, key);
+    if (snapshot !== null) erased.snapshots += 1;
+  }
+  return { ...erased, next: keys.length < ERASED ? undefined : keys.at(-1) };
 }
 
 export function* learn(operation: Operation, ref: string, snapshot: Snapshot): SqlSteps<boolean> {

@@ -72,6 +72,17 @@ export function toRef(record: unknown): string | null {
   return key.startsWith(NO_REF) ? null : fromText(key);
 }
 
+/** Returns the range of the ids of an account, as {@link toId} makes them: from the first id, up to the second. */
+export function idRange(account: string): [Uint8Array, Uint8Array] {
+  return [encoder.encode(`\0${account}/`), encoder.encode(`\0${account}0`)];
+}
+
+/** Returns the ranges of keys that the records of an account have: from each first key, up to the second. */
+export function keyRanges(account: string): (readonly [string, string])[] {
+  // "0" follows "/". A text is escaped as JSON, so its quote comes first.
+  return ["", NO_REF, `${ESCAPE}"`].map((start) => [`${start}${account}/`, `${start}${account}0`]);
+}
+
 /** Converts a value that the database returned as a number, a bigint or text. */
 export function number(value: unknown): number {
   return Number(value);

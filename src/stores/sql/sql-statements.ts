@@ -1,5 +1,5 @@
-import type { SqlDialect } from "./driver.ts";
-import { CONTENT, CONTENT_COLUMNS, NO_REF } from "./sql-rows.ts";
+import type { SqlDialect, SqlValue } from "./driver.ts";
+import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges, NO_REF } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
 export const LIST = 50;
@@ -201,6 +201,36 @@ export type Statements = ReturnType<typeof statementsOf>;
  */
 export function ofRecord({ ofRecord }: SqlDialect): string {
   return ofRecord === undefined ? "ref = ?" : `seq IN (SELECT seq FROM (${ofRecord}) AS mine)`;
+}
+
+const IN_ACCOUNT = Array(3).fill("ref >= ? AND ref < ?").join(" OR ");
+
+/** Returns the condition that an event belongs to an account, and its parameters. */
+export function ofAccount(dialect: SqlDialect, account: string): [condition: string, params: SqlValue[]] {
+  const ranges = keyRanges(account).flat();
+  const condition = `(${IN_ACCOUNT})`;
+  if (dialect.ofAccount === undefined) return [condition, ranges];
+  const candidates = dialect.ofAccount(IN_ACCOUNT);
+  return [
+    `seq IN (SELECT seq FROM (${candidates}) AS mine) AND ${condition}`,
+    [...idRange(account), ...ranges, ...ranges, ...ranges],
+  ];
+}
+
+/** Returns the query for the next keys of the records of an account, and its parameters. */
+export function recordsOf(
+  dialect: SqlDialect,
+  account: string,
+  after: string,
+  limit: number,
+): [query: string, params: SqlValue[]] {
+  const [condition, params] = ofAccount(dialect, account);
+  const query = `
+    SELECT ref FROM (
+      SELECT ref FROM stayhook_records WHERE ${IN_ACCOUNT}
+      UNION SELECT ref FROM stayhook_events WHERE ${condition}) AS mine
+    WHERE ref > ? ORDER BY ref LIMIT ?`;
+  return [prepared(dialect, query), [...keyRanges(account).flat(), ...params, after, limit]];
 }
 
 /** Caps a limit at the largest limit that every database accepts. */

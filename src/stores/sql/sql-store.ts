@@ -6,7 +6,7 @@ import type { Addition, Settlement } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, ClaimResult, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   runAsync,
@@ -21,6 +21,7 @@ import {
 import {
   changeAll,
   erase,
+  eraseAccount,
   learn,
   list,
   nameOf,
@@ -243,6 +244,12 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected doErase(ref: string): Promise<number | undefined> {
     return this.write("the record could not be erased", (operation) => erase(operation, ref));
+  }
+
+  protected doEraseAccount(account: string, from: string | undefined): Promise<EraseStep> {
+    return this.write("the account could not be erased", (operation) =>
+      eraseAccount(operation, account, from),
+    );
   }
 
   protected doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {

@@ -36,6 +36,11 @@ export const sqliteDialect: SqlDialect = {
     ), wanted (ref) AS (SELECT ?)
     SELECT seq FROM wanted CROSS JOIN blocks CROSS JOIN stayhook_events AS e
     WHERE e.${BLOCK} = block AND ${SUFFIX.replace("ref", "e.ref")} = ${SUFFIX.replace("ref", "wanted.ref")} AND e.ref = wanted.ref`,
+  // The index on the ref has no done events. But all ids of an account begin with it.
+  ofAccount: (range) => `
+    SELECT seq FROM stayhook_events WHERE id >= ? AND id < ?
+    UNION SELECT seq FROM stayhook_events WHERE due_at IS NOT NULL AND (${range})
+    UNION SELECT seq FROM stayhook_events WHERE state = 'parked' AND (${range})`,
   counts: "SELECT state, events FROM stayhook_counts",
   schema: [
     `CREATE TABLE stayhook_meta (
