@@ -1,12 +1,16 @@
 // Answers a request of Node's http module, for all adapters: reads the body in any form, and sends the answer.
 
 import { Buffer } from "node:buffer";
-import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { StayhookError } from "../errors.ts";
+import { Log } from "../logger.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { internalsOf } from "../webhooks/internals.ts";
 import { type ReceiveResult, Refused } from "../webhooks/receiving/answers.ts";
+import { type BodyCarrier, findBody } from "../webhooks/receiving/found-body.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts";
+import { isStillSent, nodeRequestIn, nodeResponseIn, serverOf, takeOver } from "./node-objects.ts";
 
 /** The part of a webhook handler that the adapters use. */
 export interface Webhooks {
@@ -20,78 +24,95 @@ export interface AdapterOptions {
   readonly topic?: string | undefined;
 }
 
-/** The properties that a framework adds to Node's request. */
-export interface FrameworkRequest {
+/** The members that frameworks add to a request. */
+interface FrameworkRequest extends BodyCarrier {
+  readonly originalUrl?: string | undefined;
+}
+
+/** A request in the framework's form, with the details that the adapter knows. */
+export interface Given extends AdapterOptions {
+  /** The framework's request: Node's request, or an object that holds it. */
+  readonly request: unknown;
+  /** The framework's response: Node's response, or an object that holds it. */
+  readonly response: unknown;
+}
+
+/** Node's request and response, with what the framework has added. */
+interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
   /** The original URL, including a prefix that a router has removed from Node's `url`. */
-  readonly url?: string | undefined;
-  /** The output of a body parser. */
-  readonly body?: unknown;
-  /** The bytes of the body, if the hosting platform passes them in addition to the parsed body. */
-  readonly rawBody?: unknown;
+  readonly url: string;
+  readonly body: ReceiveRequest["body"];
+  readonly topic: string | undefined;
 }
 
 /** How long the connection stays open after the answer if the client is still sending its body, ms. */
 const LINGER = 1_000;
 
-async function exchange(
-  webhooks: Pick<Webhooks, "receive">,
-  request: IncomingMessage,
-  response: ServerResponse,
-  given: FrameworkRequest & AdapterOptions,
-): Promise<void> {
+/** Passes a request to the webhook handler, and sends the answer. */
+async function exchange(webhooks: Pick<Webhooks, "receive">, given: Exchange): Promise<void> {
+  const { request, response, url, body, topic } = given;
   const { method = "", headers } = request;
-  const url = given.url ?? request.url ?? "";
   const server = serverOf(request);
   if (server) internalsOf(webhooks)?.serves(server);
-  const arrived = { method, url, headers, body: bodyOf(request, given), topic: given.topic };
   let result: ReceiveResult;
   try {
-    result = await webhooks.receive(arrived);
+    result = await webhooks.receive({ method, url, headers, body, topic });
   } catch {
     // `receive` should never reject. If it does, answer 500, so that the platform sends the notification again.
     result = new Refused("internal").answer;
   }
-  send(request, response, result);
+  await send(request, response, result);
 }
 
-/** Node sets this property, but does not document it. Other runtimes do not have it. */
-function serverOf({ socket }: IncomingMessage): Server | undefined {
-  return (socket as { readonly server?: Server }).server;
-}
-
-/** Returns the request's body: the unread stream, the raw bytes, or the output of a body parser. */
-function bodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): ReceiveRequest["body"] {
-  if (!request.readableDidRead && isUnparsed(body)) return request;
-  if (ArrayBuffer.isView(rawBody)) return rawBody;
-  // If a middleware read the stream and set no `body`, the handler gets the stream, and logs how to fix the problem.
-  return body === undefined ? request : (body as ReceiveRequest["body"]);
-}
-
-/** Express 4's body parsers set `body` to `{}` on a request that they do not parse. */
-function isUnparsed(body: unknown): boolean {
-  if (body === undefined) return true;
-  if (typeof body !== "object" || body === null || ArrayBuffer.isView(body)) return false;
-  return !Array.isArray(body) && Object.keys(body).length === 0;
-}
-
-function send(
+/** Resolves when the answer is sent, or when the client has disconnected. */
+async function send(
   request: IncomingMessage,
   response: ServerResponse,
   { status, headers, body }: ReceiveResult,
-): void {
+): Promise<void> {
   // Send nothing if the client has disconnected, or if a timeout middleware has already answered.
   if (response.headersSent || response.writableEnded || response.destroyed) return;
   // Without `content-length`, Node sends chunks. HTTP/1.0 has no chunks, so Node would have to close the connection.
   const sized: Record<string, string> = { ...headers, "content-length": String(Buffer.byteLength(body)) };
   // A server that was closed keeps its connections for further requests, unless it is told to end them.
   if (serverOf(request)?.listening === false && request.httpVersionMajor === 1) sized.connection = "close";
-  if (request.complete || request.httpVersionMajor > 1) {
-    response.writeHead(status, sized).end(body);
-    return;
+  const sent = untilSent(response);
+  if (isStillSent(request)) {
+    writeHead(response, status, { ...sized, connection: "close" });
+    response.write(body);
+    closeSoon(request, response);
+  } else {
+    writeHead(response, status, sized);
+    response.end(body);
   }
-  response.writeHead(status, { ...sized, connection: "close" });
-  response.write(body);
-  closeSoon(request, response);
+  // The response of a mock may emit no event.
+  if (response.writableFinished === false) await sent;
+}
+
+function untilSent(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    for (const event of ["finish", "close", "error"] as const) response.on?.(event, () => resolve());
+  });
+}
+
+/** Sends the head, even if a middleware has replaced `writeHead` by a function that throws. */
+function writeHead(
+  response: ServerResponse,
+  status: number,
+  headers: Readonly<Record<string, string | string[]>>,
+): void {
+  try {
+    response.writeHead(status, headers);
+  } catch (error) {
+    if (response.headersSent) return;
+    log.limited("head", "error", "writeHead of a response threw, so its original is called", { error });
+    const { writeHead: original } = Object.getPrototypeOf(response) as Partial<ServerResponse>;
+    if (original) return void original.call(response, status, headers);
+    response.statusCode = status;
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  }
 }
 
 /**
@@ -101,7 +122,6 @@ function send(
 function closeSoon(request: IncomingMessage, response: ServerResponse): void {
   const end = (): void => void response.end();
   const timer = setTimeout(end, LINGER);
-  timer.unref();
   request.once("close", () => {
     clearTimeout(timer);
     end();
@@ -123,29 +143,77 @@ export function startServing(handler: Webhooks | FetchHandler, options: AdapterO
   }
 }
 
-/** Passes a Node request to the handler, and writes the handler's answer. Never rejects. */
-export function answerWith(
-  handler: Webhooks | FetchHandler,
-  request: IncomingMessage,
-  response: ServerResponse,
-  given: FrameworkRequest & AdapterOptions,
-): Promise<void> {
-  const answer = isFetchHandler(handler) ? exchangePage : exchange;
-  return answer(handler as Webhooks & FetchHandler, request, response, given);
+const log = new Log();
+
+/**
+ * Passes a request to the handler, and writes the handler's answer. Resolves when the answer is sent.
+ *
+ * @throws StayhookError if the framework's objects do not hold Node's response. If nobody waits for the promise, the
+ * rejection does not end the process
+ */
+export function answerWith(handler: Webhooks | FetchHandler, given: Given): Promise<void> {
+  const answered = answer(handler, given);
+  // A request of a stranger must not end the process, so the rejection has a listener.
+  answered.catch(() => {});
+  return answered;
 }
 
-async function exchangePage(
-  handler: FetchHandler,
-  request: IncomingMessage,
-  response: ServerResponse,
-  given: FrameworkRequest,
-): Promise<void> {
+async function answer(handler: Webhooks | FetchHandler, given: Given): Promise<void> {
+  const { request, response } = given;
+  const ownLog = internalsOf(handler)?.log ?? log;
+  const nodeRequest = nodeRequestIn(request);
+  const nodeResponse = nodeResponseIn(response, request);
+  if (!nodeResponse) {
+    const error = new StayhookError(NOT_NODES);
+    ownLog.limited("not-node", "error", error.message);
+    throw error;
+  }
   try {
-    const made = toWebRequest(request, given);
-    const answer = made ? await handler.fetch(made) : new Response(null, { status: 400 });
+    if (request !== nodeRequest || response !== nodeResponse) takeOver(request, response);
+    if (!nodeRequest) throw new StayhookError(NOT_NODES);
+    const exchanged = exchangeOf(nodeRequest, nodeResponse, given);
+    if (isFetchHandler(handler)) await exchangePage(handler, exchanged);
+    else await exchange(handler, exchanged);
+  } catch (error) {
+    ownLog.limited("adapter", "error", "a request could not be answered", { error });
+    abandon(nodeResponse);
+  }
+}
+
+const NOT_NODES =
+  "the adapter got an object that is not the request or response of node:http, and holds none. Pass Node's objects, " +
+  "or pass a web Request to webhooks.fetch";
+
+function exchangeOf(request: IncomingMessage, response: ServerResponse, given: Given): Exchange {
+  const framework = Object(given.request) as FrameworkRequest;
+  const added = request as FrameworkRequest;
+  return {
+    request,
+    response,
+    url: framework.originalUrl ?? added.originalUrl ?? request.url ?? "",
+    body: framework === added ? findBody(request, added) : findBody(request, framework, added),
+    topic: given.topic,
+  };
+}
+
+/** Answers 500 if that is still possible. Otherwise closes the connection, so that the platform does not wait. */
+function abandon(response: ServerResponse): void {
+  ignoring(() => {
+    if (response.headersSent || response.writableEnded) return void response.destroy?.();
+    response.statusCode = 500;
+    response.end();
+  });
+  if (!response.writableEnded) ignoring(() => response.destroy?.());
+}
+
+async function exchangePage(handler: FetchHandler, exchanged: Exchange): Promise<void> {
+  const { request, response } = exchanged;
+  try {
+    const made = toWebRequest(exchanged);
+    const page = made ? await handler.fetch(made) : new Response(null, { status: 400 });
     // If the handler left the body unread, drop the body as it arrives.
     if (made?.body && !made.body.locked) await made.body.cancel();
-    await writePage(request, response, answer);
+    await writePage(request, response, page);
   } catch {
     // The client has disconnected, or the stream of the answer failed.
     response.destroy();
@@ -153,10 +221,10 @@ async function exchangePage(
 }
 
 /** Makes a web `Request`, or returns `undefined` if that is impossible, for example because the URL is invalid. */
-function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Request | undefined {
+function toWebRequest({ request, url: path, body: found }: Exchange): Request | undefined {
   const { method = "GET" } = request;
-  const scheme = (request.socket as { readonly encrypted?: boolean }).encrypted ? "https" : "http";
-  const path = given.url ?? request.url ?? "";
+  const { encrypted } = Object(request.socket) as { readonly encrypted?: boolean };
+  const scheme = encrypted ? "https" : "http";
   const { host = "localhost" } = request.headers;
   // Such a character ends the host in a URL, so that the client would choose the path or query that `authorize` sees.
   if (/[/?#@\\]/.test(host)) return undefined;
@@ -165,7 +233,7 @@ function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Reques
   const headers = new Headers();
   for (const [name, value = ""] of Object.entries(request.headers))
     if (!name.startsWith(":")) for (const each of [value].flat()) headers.append(name, each);
-  const body = method === "GET" || method === "HEAD" ? null : webBodyOf(request, given);
+  const body = method === "GET" || method === "HEAD" ? null : webBodyOf(request, found);
   try {
     return new Request(url, { method, headers, body, duplex: "half" } as RequestInit);
   } catch {
@@ -174,9 +242,9 @@ function toWebRequest(request: IncomingMessage, given: FrameworkRequest): Reques
 }
 
 /** Returns the request's body: the unread stream, the raw bytes, or the parsed body converted back to text. */
-function webBodyOf(request: IncomingMessage, { body, rawBody }: FrameworkRequest): BodyInit {
-  if (!request.readableDidRead && isUnparsed(body)) return streamOf(request);
-  for (const bytes of [rawBody, body]) if (ArrayBuffer.isView(bytes)) return bytes as Uint8Array<ArrayBuffer>;
+function webBodyOf(request: IncomingMessage, body: unknown): BodyInit {
+  if (body === request) return streamOf(request);
+  if (ArrayBuffer.isView(body)) return body as Uint8Array<ArrayBuffer>;
   if (typeof body !== "object") return typeof body === "string" ? body : "";
   const isForm = request.headers["content-type"]?.includes("urlencoded") ?? false;
   if (!isForm) return JSON.stringify(body);
@@ -232,8 +300,8 @@ async function writePage(
   const cookies = answer.headers.getSetCookie();
   const headers: Record<string, string | string[]> = Object.fromEntries(answer.headers);
   if (cookies.length > 0) headers["set-cookie"] = cookies;
-  const isUnread = !request.complete && request.httpVersionMajor === 1;
-  response.writeHead(answer.status, isUnread ? { ...headers, connection: "close" } : headers);
+  const isUnread = isStillSent(request);
+  writeHead(response, answer.status, isUnread ? { ...headers, connection: "close" } : headers);
   const reader = answer.body?.getReader();
   if (reader) await pump(reader, response);
   if (!isUnread) return void response.end();

@@ -79,12 +79,11 @@ export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: Adap
     const handle = (request: FastifyRequestLike, reply: FastifyReplyLike): void => {
       // Fastify must not answer: the adapter writes the answer, and ends the connection if the body was not read.
       reply.hijack();
-      const { raw, originalUrl: url } = request;
+      const { raw } = request;
       const type = types.get(raw);
       if (type !== undefined) raw.headers["content-type"] = type;
-      // The body is Node's stream, unless a hook of the app replaced it.
-      const body = request.body === raw ? undefined : request.body;
-      void answerWith(handler, raw, reply.raw, { url, body, topic });
+      // `request.body` is Node's stream, unless a hook of the app replaced it.
+      void answerWith(handler, { request, response: reply.raw, topic });
     };
     app.all("/", handle);
     app.all("/*", handle);

@@ -39,7 +39,6 @@ export function toKoaMiddleware(handler: Webhooks | FetchHandler, options?: Adap
   return async (context) => {
     // Koa must not answer: the adapter writes the answer, and ends the connection if the body was not read.
     context.respond = false;
-    const { body, rawBody } = context.request as { readonly body?: unknown; readonly rawBody?: unknown };
-    await answerWith(handler, context.req, context.res, { url: context.originalUrl, body, rawBody, topic });
+    await answerWith(handler, { request: context.request, response: context.res, topic });
   };
 }

@@ -5,15 +5,15 @@ import type { FetchHandler } from "./handlers.ts";
 export type { AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
-/** A listener for `http.createServer`, Express and Connect. Answers every request, and never calls `next`. */
-export type NodeHandler = (request: IncomingMessage, response: ServerResponse, next?: unknown) => void;
-
-/** The properties that Express and Google Cloud Functions add to a request. */
-interface Extensions {
-  readonly originalUrl?: string;
-  readonly body?: unknown;
-  readonly rawBody?: unknown;
-}
+/**
+ * A listener for `http.createServer`, Express and Connect. Answers every request, and never calls `next`. The promise
+ * settles when the answer is sent, for hosts that wait for it.
+ */
+export type NodeHandler = (
+  request: IncomingMessage,
+  response: ServerResponse,
+  next?: unknown,
+) => Promise<void>;
 
 /**
  * Makes a listener from a webhook handler or a console, for node:http, Express 4 and 5, and Connect. Mount the
@@ -31,8 +31,6 @@ interface Extensions {
 export function toNodeHandler(handler: Webhooks | FetchHandler, options?: AdapterOptions): NodeHandler {
   startServing(handler, options);
   const topic = options?.topic;
-  return (request, response) => {
-    const { originalUrl: url, body, rawBody } = request as Extensions;
-    void answerWith(handler, request, response, { url, body, rawBody, topic });
-  };
+  // Some hosts, such as h3, take a listener without `next` for one that has answered when it returns.
+  return (request, response, _next) => answerWith(handler, { request, response, topic });
 }

@@ -32,7 +32,7 @@ export function createPage(
   const guarded = fetchHandler(async (request) =>
     needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request),
   );
-  return (request, response) => void answerWith(guarded, request, response, {});
+  return (request, response) => void answerWith(guarded, { request, response });
 }
 
 function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof platformView>[2]): View {

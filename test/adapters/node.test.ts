@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { Agent, type RequestListener } from "node:http";
 import { connect, type Socket } from "node:net";
-import { PassThrough } from "node:stream";
+import { PassThrough, Readable } from "node:stream";
 import fastify from "fastify";
 import Koa from "koa";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -263,9 +263,22 @@ describe("a body that something in front has read", () => {
     ["is taken from body as an object", 200, (bytes) => ({ body: JSON.parse(bytes.toString()) })],
     ["is taken from body as bytes", 200, (body) => ({ body })],
     ["is taken from body as a string", 200, (bytes) => ({ body: bytes.toString() })],
-    ["is answered at once where null is left of it", 400, () => ({ body: null })],
-    ["is answered at once where no text is left of it", 400, () => ({ body: "" })],
-    ["is answered at once where {} is left of it", 400, () => ({ body: {} })],
+    ["is taken from rawBody as text", 200, (bytes) => ({ rawBody: bytes.toString() }), readsText],
+    [
+      "is taken from rawBody as text, beside an empty body",
+      200,
+      (bytes) => ({ rawBody: bytes.toString(), body: {} }),
+      readsText,
+    ],
+    ["is taken from body, beside an empty rawBody", 200, (body) => ({ rawBody: "", body }), readsText],
+    ["is taken from rawBody as an object", 200, (bytes) => ({ rawBody: JSON.parse(bytes.toString()) })],
+    ["is taken from body, beside a rawBody that is a function", 200, (body) => ({ rawBody() {}, body })],
+    ["is taken from an unread stream", 200, (bytes) => ({ body: Readable.from([bytes]) }), readsText],
+    ["is taken from a Buffer that became JSON", 200, (bytes) => ({ body: bytes.toJSON() }), readsText],
+    ["is taken from a Blob", 200, (bytes) => ({ body: new Blob([new Uint8Array(bytes)]) }), readsText],
+    ["is logged with what to do where null is left of it", 500, () => ({ body: null })],
+    ["is logged with what to do where no text is left of it", 500, () => ({ body: "" })],
+    ["is logged with what to do where {} is left of it", 500, () => ({ body: {} })],
     ["is logged with what to do where nothing was made of it", 500, () => ({})],
   ])("%s", async (_, status, prepare, verify) => {
     const { webhooks, added, log } = receivingOnly({ replyWithin: 1_000, verify });

@@ -27,6 +27,7 @@ export type Refusal =
   | "verify"
   | "verify-timeout"
   | "too-large"
+  | "encoding"
   | "body-timeout"
   | "aborted"
   | "already-read"
@@ -51,6 +52,7 @@ const REFUSALS: Readonly<Record<Refusal | "invalid", readonly [number, string, L
   verify: [401, "The request was not accepted.", "warn", "verify did not accept the request"],
   "verify-timeout": [503, "The request could not be checked in time.", "warn", `verify did not end ${LIMIT}`],
   "too-large": [413, "The body is too large.", "warn", "its body is larger than maxBodyBytes"],
+  encoding: [415, "The body's encoding is not supported.", "warn", "its encoding is not supported"],
   "body-timeout": [408, "The body did not arrive in time.", "warn", `the body did not arrive ${LIMIT}`],
   aborted: [
     ...([400, "The request ended before its body was complete."] as const),
@@ -81,12 +83,14 @@ const TITLES: Readonly<Record<number, string>> = {
   405: "Method Not Allowed",
   408: "Request Timeout",
   413: "Content Too Large",
+  415: "Unsupported Media Type",
   500: "Internal Server Error",
   503: "Service Unavailable",
 };
 
 const HEADERS: Readonly<Record<number, Record<string, string>>> = {
   405: { allow: "POST" },
+  415: { "accept-encoding": "gzip, deflate, br" },
   503: { "retry-after": "5" },
 };
 
@@ -107,7 +111,7 @@ export const ACCEPTED: ReceiveResult = {
 export class Refused {
   readonly reason: Refusal | "invalid";
   readonly error: unknown;
-  /** The issues of an invalid notification. */
+  /** The issues of an invalid notification, or the encoding that is not supported. */
   readonly issues: readonly Issue[];
   /** The content of an invalid notification. */
   readonly content: string | Uint8Array;
@@ -124,7 +128,10 @@ export class Refused {
     this.content = content;
   }
 
-  /** The answer. It names each wrong field of a notification, but repeats nothing of the request. */
+  /**
+   * The answer. It names each wrong field of a notification, but repeats nothing of the request, except for an
+   * encoding that is not supported.
+   */
   get answer(): ReceiveResult {
     const [status, detail] = REFUSALS[this.reason];
     const errors = this.issues.map(({ path, message }) => ({ path, message }));
@@ -137,7 +144,7 @@ export class Refused {
 
   /** The cause in words, for the log. */
   get line(): string {
-    if (this.reason === "invalid")
+    if (this.issues.length > 0)
       return this.issues.map((issue) => describeIssue(withSubject(issue))).join("; ");
     return REFUSALS[this.reason][3];
   }

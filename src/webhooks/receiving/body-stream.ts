@@ -6,6 +6,10 @@ export interface NodeStream {
   on(event: string, listener: (argument: unknown) => void): unknown;
   removeListener(event: string, listener: (argument: unknown) => void): unknown;
   pause(): unknown;
+  resume?(): unknown;
+  read?(): unknown;
+  listenerCount?(event: string): number;
+  readonly readableFlowing?: boolean | null;
   readonly readableDidRead?: boolean;
   readonly readableEnded?: boolean;
   readonly destroyed?: boolean;
@@ -64,7 +68,7 @@ export function readStream(
       }
       return ended === undefined;
     },
-    end: () => finish(concatenate(chunks, size)),
+    end: () => finish(joined(chunks, size)),
     fail: (error) => finish(new Refused("aborted", error)),
   });
   if (ended !== undefined) letGo(ended);
@@ -80,7 +84,8 @@ export function toBytes(value: unknown): Uint8Array | undefined {
   return isBuffer ? new Uint8Array(value as ArrayBuffer) : undefined;
 }
 
-function concatenate(chunks: readonly Uint8Array[], size: number): Uint8Array {
+/** Puts the chunks of a body together, whose sizes add up to `size`. */
+export function joined(chunks: readonly Uint8Array[], size: number): Uint8Array {
   if (chunks.length === 1) return chunks[0] as Uint8Array;
   const whole = new Uint8Array(size);
   let offset = 0;
@@ -134,11 +139,31 @@ function listen(stream: NodeStream, sink: Sink): Release {
   stream.on("close", () => sink.fail(undefined));
   stream.on("end", sink.end);
   stream.on("data", data);
+  const stopReading = stream.readableFlowing === true ? undefined : setFlowing(stream);
   if (stream.destroyed && !stream.readableEnded) sink.fail(undefined);
   return (ended) => {
     if (ended) return;
     stream.removeListener("data", data);
+    stopReading?.();
     stream.pause();
+  };
+}
+
+/**
+ * Lets a stream flow that somebody has paused. A listener of `readable` keeps a stream from flowing, so that somebody
+ * has to read it.
+ */
+function setFlowing(stream: NodeStream): (() => void) | undefined {
+  stream.resume?.();
+  if ((stream.listenerCount?.("readable") ?? 0) === 0) return undefined;
+  let isOver = false;
+  const read = (): void => {
+    while (!isOver && stream.read?.() != null);
+  };
+  stream.on("readable", read);
+  return () => {
+    isOver = true;
+    stream.removeListener("readable", read);
   };
 }
 

@@ -6,11 +6,13 @@ import {
   type BodyStream,
   isNodeStream,
   isStream,
-  isWebStream,
   type NodeStream,
   readStream,
   toBytes,
 } from "./body-stream.ts";
+import { codingsOf, decodeBody, decodersOf, encodedLimit, unknownEncoding } from "./decode.ts";
+import { isRead, jsonOfForm, plainBody } from "./found-body.ts";
+import type { InvalidBody } from "./parse.ts";
 import { headerOf, type ReceiveRequest } from "./request.ts";
 
 const encoder = new TextEncoder();
@@ -22,7 +24,9 @@ export type Content = Uint8Array | string;
 export class RequestBody {
   readonly #request: Pick<ReceiveRequest, "body" | "headers" | "isBase64Encoded">;
   readonly #maxBytes: number;
-  #content: Content | Promise<Content> | undefined;
+  #found: unknown;
+  #sent: Content | Promise<Content> | undefined;
+  #decoded: Content | Promise<Content> | undefined;
   #stop: ((refused: Refused) => void) | undefined;
   /** Why the body could not be read. `verify` may have caught this refusal, or failed because of it. */
   refused: Refused | undefined;
@@ -33,22 +37,20 @@ export class RequestBody {
   }
 
   /**
-   * Returns a promise only for a stream. In the turn in which a request arrives, Node reads its body at less cost.
+   * Returns the body without its content encoding. Returns a promise only for a stream or an encoded body. In the turn
+   * in which a request arrives, Node reads its body at less cost.
    *
    * @throws Refused
    */
   read(): Content | Promise<Content> {
     if (this.refused) throw this.refused;
-    try {
-      this.#content ??= this.#readNow();
-    } catch (error) {
-      if (error instanceof Refused) this.refused = error;
-      throw error;
-    }
-    return this.#content;
+    if (this.#decoded !== undefined) return this.#decoded;
+    const codings = this.#codings();
+    this.#decoded = codings.length === 0 ? this.#asSent(codings) : this.#decode(codings);
+    return this.#decoded;
   }
 
-  /** Resolves to the bytes of the body, for `verify`. Rejects if the body cannot be read. */
+  /** Resolves to the bytes of the body as they were sent, for `verify`. Rejects if the body cannot be read. */
   raw(): Promise<Uint8Array> {
     const bytes = this.#bytes();
     // If `verify` ignores the promise, a rejection must not end the process.
@@ -61,11 +63,24 @@ export class RequestBody {
     this.#stop?.(new Refused(reason));
   }
 
+  /** Returns the refusal of a body that is no notification. */
+  refusalOf(content: Content, { issues, isNoJson }: InvalidBody): Refused {
+    const type = headerOf(this.#request.headers ?? {}, "content-type") ?? "";
+    if (isNoJson === true && typeof content !== "string") {
+      const charset = /;\s*charset\s*=\s*"?([^\s;"]+)/i.exec(type)?.[1];
+      if (charset !== undefined && !/^utf-?8$/i.test(charset))
+        return unknownEncoding("content-type", charset);
+    }
+    const isForm = /^\s*(application\/x-www-form-urlencoded|multipart\/)/i.test(type);
+    if (!isForm || !isParsed(this.#found)) return new Refused("invalid", undefined, issues, content);
+    return invalidBody(FORM, content);
+  }
+
   async #bytes(): Promise<Uint8Array> {
-    const { body } = this.#request;
-    if (isParsed(body)) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
     try {
-      const content = await this.read();
+      const codings = this.#codings();
+      if (isParsed(this.#body())) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
+      const content = await this.#asSent(codings);
       return typeof content === "string" ? encoder.encode(content) : content;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
@@ -74,23 +89,60 @@ export class RequestBody {
     }
   }
 
-  #readNow(): Content | Promise<Content> {
-    const { body, isBase64Encoded } = this.#request;
-    if (body === undefined || body === null) return "";
-    if (typeof body === "string") return isBase64Encoded === true ? this.#decode(body) : this.#sized(body);
-    const bytes = toBytes(body);
-    if (bytes !== undefined) return this.#sized(bytes);
-    return isParsed(body) ? this.#reserialise(body) : this.#readStream(body as BodyStream);
+  #codings(): readonly string[] {
+    return codingsOf(this.#request.headers ?? {});
   }
 
-  #readStream(stream: BodyStream): Content | Promise<Content> {
-    const { readableDidRead, readableEnded } = stream as NodeStream;
-    if (isWebStream(stream) ? stream.locked : readableDidRead === true) throw new Refused("already-read");
+  /** The given body, in one of the forms that `#readNow` reads. A conversion is made once. */
+  #body(): unknown {
+    this.#found ??= plainBody(this.#request.body);
+    return this.#found;
+  }
+
+  async #decode(codings: readonly string[]): Promise<Content> {
+    try {
+      const isEncoded = typeof this.#body() !== "string" && !isParsed(this.#body());
+      if (isEncoded || this.#request.isBase64Encoded === true) decodersOf(codings);
+      const sent = await this.#asSent(codings);
+      // Whoever made a text of the body has decoded it.
+      if (typeof sent === "string") return this.#sized(sent);
+      return this.#sized(await decodeBody(sent, codings, this.#maxBytes));
+    } catch (error) {
+      if (error instanceof Refused) this.refused = error;
+      throw error;
+    }
+  }
+
+  /** @throws Refused */
+  #asSent(codings: readonly string[]): Content | Promise<Content> {
+    if (this.#sent !== undefined) return this.#sent;
+    if (this.refused) throw this.refused;
+    try {
+      this.#sent = this.#readNow(codings.length === 0 ? this.#maxBytes : encodedLimit(this.#maxBytes));
+      return this.#sent;
+    } catch (error) {
+      if (error instanceof Refused) this.refused = error;
+      throw error;
+    }
+  }
+
+  #readNow(limit: number): Content | Promise<Content> {
+    const body = this.#body();
+    if (body === undefined || body === null || body === "") return this.#nothing("");
+    if (typeof body === "string")
+      return this.#request.isBase64Encoded === true ? fromBase64(body, limit) : sized(body, limit);
+    const bytes = toBytes(body);
+    if (bytes !== undefined) return sized(bytes, limit);
+    return isParsed(body) ? this.#reserialise(body) : this.#readStream(body as BodyStream, limit);
+  }
+
+  #readStream(stream: BodyStream, limit: number): Content | Promise<Content> {
+    if (isRead(stream)) throw new Refused("already-read");
     // An unread stream that has ended is empty, and emits no further event.
-    if (readableEnded === true) return "";
-    if ((this.#contentLength() ?? 0) > this.#maxBytes) throw new Refused("too-large");
+    if ((stream as NodeStream).readableEnded === true) return "";
+    if ((this.#contentLength() ?? 0) > limit) throw new Refused("too-large");
     return new Promise((resolve, reject) => {
-      this.#stop = readStream(stream, this.#maxBytes, (body) => {
+      this.#stop = readStream(stream, limit, (body) => {
         if (body instanceof Refused) {
           this.refused = body;
           reject(body);
@@ -100,40 +152,67 @@ export class RequestBody {
     });
   }
 
-  #decode(base64: string): Content {
-    // Check the length before decoding, so that a body that is too large takes no memory.
-    if (decodedLength(base64) > this.#maxBytes) throw new Refused("too-large");
-    if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0)
-      throw invalidBody("is not base64", base64);
-    const { Buffer } = globalThis;
-    return this.#sized(
-      Buffer ? Buffer.from(base64, "base64") : Uint8Array.from(atob(base64), (char) => char.charCodeAt(0)),
-    );
-  }
-
   // Checks `content-length`. If that header is missing or counts compressed bytes, checks the size of the JSON text.
   #reserialise(parsed: unknown): Content {
-    const { headers } = this.#request;
-    const isCompressed = headerOf(headers ?? {}, "content-encoding") !== undefined;
-    const length = isCompressed ? undefined : this.#contentLength();
+    const length = this.#decodedLength();
     if ((length ?? 0) > this.#maxBytes) throw new Refused("too-large");
-    const text = serialise(parsed, 8 * this.#maxBytes);
+    const text = jsonOfForm(Object(parsed)) ?? this.#textOf(parsed);
     if (text === undefined) throw invalidBody("is not JSON");
-    const given = withoutRounded(text);
-    return length === undefined ? this.#sized(given) : given;
+    if (text === "{}") return this.#nothing(text);
+    return length === undefined ? this.#sized(text) : text;
+  }
+
+  #textOf(parsed: unknown): string | undefined {
+    const text = serialise(parsed, 8 * this.#maxBytes);
+    return text === undefined ? undefined : withoutRounded(text);
+  }
+
+  /** Returns the text, unless the client has sent more than that, so that something has read it and kept nothing. */
+  #nothing(text: string): string {
+    if ((this.#decodedLength() ?? 0) > LONGEST_EMPTY) throw new Refused("already-read");
+    return text;
+  }
+
+  /** The length of the body without its content encoding, as far as the headers tell it. */
+  #decodedLength(): number | undefined {
+    return this.#codings().length > 0 ? undefined : this.#contentLength();
   }
 
   #sized<C extends Content>(content: C): C {
-    const fits =
-      typeof content === "string" ? textFits(content, this.#maxBytes) : content.length <= this.#maxBytes;
-    if (!fits) throw new Refused("too-large");
-    return content;
+    return sized(content, this.#maxBytes);
   }
 
   #contentLength(): number | undefined {
     const header = headerOf(this.#request.headers ?? {}, "content-length");
     return header !== undefined && /^\d+$/.test(header) ? Number(header) : undefined;
   }
+}
+
+/** The longest body that may be an empty text, `null` or `{}`, bytes. A notification is longer. */
+const LONGEST_EMPTY = 20;
+
+const FORM =
+  "was parsed as a form, because of its content type. Mount the webhook handler before the form parser, such as " +
+  "express.urlencoded, or exclude the path of the handler from that parser";
+
+/** @throws Refused if the content is larger than `limit` bytes */
+function sized<C extends Content>(content: C, limit: number): C {
+  const fits = typeof content === "string" ? textFits(content, limit) : content.length <= limit;
+  if (!fits) throw new Refused("too-large");
+  return content;
+}
+
+/** @throws Refused */
+function fromBase64(base64: string, limit: number): Uint8Array {
+  // Check the length before decoding, so that a body that is too large takes no memory.
+  if (decodedLength(base64) > limit) throw new Refused("too-large");
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(base64) || base64.length % 4 !== 0)
+    throw invalidBody("is not base64", base64);
+  const { Buffer } = globalThis;
+  const bytes = Buffer
+    ? Buffer.from(base64, "base64")
+    : Uint8Array.from(atob(base64), (char) => char.charCodeAt(0));
+  return sized(bytes, limit);
 }
 
 let waiting: (() => void)[] = [];

@@ -19,7 +19,14 @@ export interface ValidBody {
   readonly doubts: readonly Doubt[];
 }
 
-export type ParsedBody = ValidBody | { readonly ok: false; readonly issues: readonly Issue[] };
+export interface InvalidBody {
+  readonly ok: false;
+  readonly issues: readonly Issue[];
+  /** Whether the body has bytes that are not JSON as UTF-8. */
+  readonly isNoJson?: boolean;
+}
+
+export type ParsedBody = ValidBody | InvalidBody;
 
 const DOUBTS: Readonly<Record<Extract<Doubt, string>, string>> = {
   timestamp: "has no readable timestamp, so event.timestamp is the time of arrival",
@@ -80,8 +87,8 @@ export function parseBody(
 }
 
 /** Returns an issue about the whole body. */
-function refuse(message: string): { readonly ok: false; readonly issues: readonly Issue[] } {
-  return { ok: false, issues: [{ path: [], message }] };
+function refuse(message: string): InvalidBody {
+  return { ok: false, issues: [{ path: [], message }], isNoJson: message !== "is empty" };
 }
 
 /** If a notification has a booking and a listing, the booking counts, unless the topic is `listings`. */

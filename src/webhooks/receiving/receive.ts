@@ -114,7 +114,7 @@ export class Receiver {
     const reading = body.read();
     const content = reading instanceof Promise ? await reading : reading;
     const parsed = parseBody(content, topic, account);
-    if (!parsed.ok) throw new Refused("invalid", undefined, parsed.issues, content);
+    if (!parsed.ok) throw body.refusalOf(content, parsed);
     return parsed;
   }
 

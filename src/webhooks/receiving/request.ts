@@ -41,7 +41,7 @@ export function headerOf(headers: RequestHeaders, name: string): string | undefi
   if (typeof direct === "string") return direct;
   if (headers instanceof Headers) return headers.get(name) ?? undefined;
   for (const [key, value] of entriesOf(headers)) {
-    if (key.toLowerCase() === name && value !== undefined) return String(value);
+    if (key.length === name.length && key.toLowerCase() === name && value !== undefined) return String(value);
   }
   return undefined;
 }
@@ -82,11 +82,11 @@ export interface TopicFrom {
   readonly query: string;
 }
 
-/** Reads the topic from a URL. Returns `undefined` if the topic is missing or unknown, or if there are several. */
+/** Reads the topic from a URL. Returns `undefined` if the topic is missing or unknown, or if there are different ones. */
 export function topicIn(url: unknown, { query }: TopicFrom): string | undefined {
   if (typeof url !== "string") return undefined;
   const [topic, ...others] = queryValues(queryOf(url), query);
-  return topic !== undefined && others.length === 0 && isTopic(topic) ? topic : undefined;
+  return others.every((other) => other === topic) && isTopic(topic) ? topic : undefined;
 }
 
 /** Returns what is wrong with the topic of an endpoint, or `undefined`. */

@@ -116,7 +116,7 @@ export type SharedSecretOptions = {
 /**
  * Makes a `verify` that accepts requests with a secret. The secret is in the endpoint URL that you gave the platform,
  * or in a header that a proxy adds. The comparison takes constant time. `verify` refuses a request whose query
- * parameter occurs twice.
+ * parameter occurs with different values.
  *
  * @throws InvalidArgumentError if a secret is missing, is empty, or has white space at its beginning or end. Also
  * throws this error if the options do not have exactly one of `query`, `header` and `pathSegment`
@@ -233,8 +233,8 @@ function inQuery(name: string): Find {
     // `??key=` has a parameter named `?key`. `URLSearchParams` would drop the `?` of this name, so put `&` before it.
     const query = search.startsWith("?") ? `&${search}` : search;
     const values = queryValues(query, name);
-    // Refuse a second value: a proxy may have checked only one of the values.
-    if (values.length !== 1) return [];
+    // Refuse different values: a proxy may have checked only one of them. Some proxies add an equal one.
+    if (values.some((value) => value !== values[0])) return [];
     // `+` means a space if the query was encoded, and a plus sign if the secret was pasted into the URL. Try both.
     return query.includes("+") ? [...values, ...withPlusAsItself(query, name)] : values;
   };
