@@ -59,11 +59,13 @@ export function takeOver(request: unknown, response: unknown): void {
 
 /** Node sets this property, but does not document it. Other runtimes do not have it, and mocks have no socket. */
 export function serverOf({ socket }: { readonly socket?: unknown }): Server | undefined {
-  return (socket as { readonly server?: Server } | null | undefined)?.server;
+  return (socket as { readonly server?: Server | null } | null | undefined)?.server ?? undefined;
 }
 
 /** Whether the client is still sending its body. It is `false` for a request without a connection, as in a test. */
-export function isStillSent({ complete, httpVersionMajor, readableEnded, socket }: IncomingMessage): boolean {
-  if (complete !== false || httpVersionMajor !== 1 || readableEnded) return false;
-  return socket != null && socket.pending !== true && !socket.destroyed;
+export function isStillSent(request: IncomingMessage): boolean {
+  const { complete, httpVersionMajor, readableEnded, socket } = request;
+  if (complete !== false || httpVersionMajor !== 1 || readableEnded || socket?.destroyed !== false) return false;
+  // The socket of a mock has no server and no address. That of a Unix domain socket has a server, but no address.
+  return serverOf(request) !== undefined || Boolean(socket.remoteAddress);
 }

@@ -9,6 +9,7 @@ export interface NodeStream {
   resume?(): unknown;
   read?(): unknown;
   listenerCount?(event: string): number;
+  readonly readable?: boolean;
   readonly readableFlowing?: boolean | null;
   readonly readableDidRead?: boolean;
   readonly readableEnded?: boolean;

@@ -138,8 +138,9 @@ export class RequestBody {
 
   #readStream(stream: BodyStream, limit: number): Content | Promise<Content> {
     if (isRead(stream)) throw new Refused("already-read");
-    // An unread stream that has ended is empty, and emits no further event.
-    if ((stream as NodeStream).readableEnded === true) return "";
+    // An unread stream that has ended is empty, and emits no further event. So is the stream of a mock.
+    const { readable, readableEnded, destroyed } = stream as NodeStream;
+    if (readableEnded === true || (readable === false && destroyed === false)) return this.#nothing("");
     if ((this.#contentLength() ?? 0) > limit) throw new Refused("too-large");
     return new Promise((resolve, reject) => {
       this.#stop = readStream(stream, limit, (body) => {
