@@ -65,7 +65,8 @@ export function serverOf({ socket }: { readonly socket?: unknown }): Server | un
 /** Whether the client is still sending its body. It is `false` for a request without a connection, as in a test. */
 export function isStillSent(request: IncomingMessage): boolean {
   const { complete, httpVersionMajor, readableEnded, socket } = request;
-  if (complete !== false || httpVersionMajor !== 1 || readableEnded || socket?.destroyed !== false) return false;
+  if (complete !== false || httpVersionMajor !== 1 || readableEnded || socket?.destroyed !== false)
+    return false;
   // The socket of a mock has no server and no address. That of a Unix domain socket has a server, but no address.
   return serverOf(request) !== undefined || Boolean(socket.remoteAddress);
 }
