@@ -67,6 +67,8 @@ export function createStays(client: StayhookClient, store: EventStore, services:
     client,
     store,
     verify: false, // see docs/security.md
+    // The platform may send a time in place of a date. Its day is the one in the zone of the listing.
+    timeZone: ({ listingId }) => (typeof listingId === "number" ? services.zoneOf(listingId) : undefined),
     on: {
       booking: sync,
       "booking.timer.door-opens": setDoor,

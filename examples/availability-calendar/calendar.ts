@@ -68,7 +68,7 @@ export function nightsOf(booking: Booking): BookedNights {
 
 /**
  * Blocks a booking's nights. If the booking has new dates, its old nights become free. Nights that another booking also
- * has are blocked by both.
+ * has are blocked by both. A stay whose arrival and departure are on one day has no night to block.
  *
  * @returns whether anything changed
  */
@@ -79,12 +79,12 @@ export function block(
 ): boolean {
   const { changes } = tx
     .prepare(`
-      INSERT INTO stays VALUES (:bookingCode, :uid, :listingId, :checkIn, :checkOut, 1, 0, :now)
+      INSERT INTO stays VALUES (:bookingCode, :uid, :listingId, :checkIn, :checkOut, :checkIn < :checkOut, 0, :now)
       ON CONFLICT DO UPDATE SET
         listingId = excluded.listingId, checkIn = excluded.checkIn, checkOut = excluded.checkOut,
-        blocked = 1, revision = revision + 1, changedAt = excluded.changedAt
+        blocked = excluded.blocked, revision = revision + 1, changedAt = excluded.changedAt
       WHERE (stays.listingId, stays.checkIn, stays.checkOut, stays.blocked)
-        IS NOT (excluded.listingId, excluded.checkIn, excluded.checkOut, 1)`)
+        IS NOT (excluded.listingId, excluded.checkIn, excluded.checkOut, excluded.blocked)`)
     .run({ bookingCode, uid: randomUUID(), listingId, checkIn, checkOut, now });
   return changes > 0;
 }

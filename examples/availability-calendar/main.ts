@@ -9,9 +9,10 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and CALENDAR_SECRET. The
-// secret opens the overview at /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If the variable is unset, the
-// app makes a secret, keeps it in the database, and prints it.
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), TIME_ZONE, such as
+// Europe/Paris, if the platform sends times in place of dates, and CALENDAR_SECRET. The secret opens the overview at
+// /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If the variable is unset, the app makes a secret, keeps it in
+// the database, and prints it.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import {
@@ -38,7 +39,7 @@ import { serveCalendars, today } from "./calendars.ts";
 import { keptSecret } from "./secret.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, CALENDAR_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
+const { PORT = "3000", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h", TIME_ZONE } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 // A second connection, for statements outside an event's transaction.
@@ -54,6 +55,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  timeZone: TIME_ZONE,
   on: {
     "booking.Confirmed": ({ eventId, booking, previous, atomically }) => {
       const nights = nightsOf(booking);

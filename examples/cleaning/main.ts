@@ -7,7 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000) and EVENTS_DB (events.db).
+// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and TIME_ZONE, such as Europe/Paris, if the platform
+// sends times in place of dates.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
@@ -16,7 +17,7 @@ import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db" } = process.env;
+const { PORT = "3000", EVENTS_DB = "events.db", TIME_ZONE } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 const db = new DatabaseSync(EVENTS_DB);
@@ -29,6 +30,7 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  timeZone: TIME_ZONE,
   // Skip notifications that change neither the status, nor the dates, nor the listing.
   skipUnchanged: true,
   on: {

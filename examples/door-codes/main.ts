@@ -72,6 +72,8 @@ const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  // The platform may send a time in place of a date. Its day is the one in the zone of the listing.
+  timeZone: ({ listingId }) => zones[String(listingId)],
   on: {
     booking: sync,
     "booking.timer.code-begins": setCode,

@@ -12,7 +12,9 @@ import { createStays } from "../../examples/at-a-time/stays.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
-const ZONE = "Etc/UTC";
+// A zone without summer time, in which a day begins nine hours earlier than in UTC.
+const ZONE = "Asia/Tokyo";
+const AHEAD = 9 * HOUR;
 const SECRET = "a secret of many letters";
 const midnight = Math.floor(Date.now() / DAY) * DAY;
 const day = (n: number) => new Date(midnight + n * DAY).toISOString().slice(0, 10);
@@ -23,6 +25,24 @@ interface Record {
   listingId: number;
   checkIn: string;
   checkOut: string;
+}
+
+/** The form of the platform's dates. */
+const forms = {
+  times: (date: string) => new Date(Date.parse(date) - AHEAD).toISOString(),
+  unreadable: (date: string) => date.split("-").reverse().join("/"),
+};
+
+/** Reads a date as the app does; `undefined` if it cannot be read. */
+function read(date: string): string | undefined {
+  if (date.includes("/")) return undefined;
+  return date.endsWith("Z") ? new Date(Date.parse(date) + AHEAD).toISOString().slice(0, 10) : date;
+}
+
+/** Writes the dates in another form. Dates that cannot be read stay as they are. */
+function write(booking: Record, form: (date: string) => string): void {
+  const [checkIn, checkOut] = [read(booking.checkIn), read(booking.checkOut)];
+  if (checkIn && checkOut) Object.assign(booking, { checkIn: form(checkIn), checkOut: form(checkOut) });
 }
 
 /** A change at the platform. `told`: a notification follows; else the reconciler has to find the change. */
@@ -58,13 +78,36 @@ const changes: readonly Change[] = [
     told: true,
     apply: (booking) => Object.assign(booking, { status: "CheckedIn" }),
   },
+  { name: "times in place of dates", told: true, apply: (booking) => write(booking, forms.times) },
+  { name: "dates that cannot be read", told: true, apply: (booking) => write(booking, forms.unreadable) },
+  {
+    name: "canceled, in another spelling",
+    told: false,
+    apply: (booking) => Object.assign(booking, { status: "canceled" }),
+  },
 ];
 
-/** One booking, the changes that it goes through, and whether its stay holds. */
+/** One booking, the changes that it goes through, its last stay that could be read, and whether this stay holds. */
 interface Story {
   readonly booking: Record;
   readonly steps: readonly Change[];
+  stay: { readonly listingId: number; readonly checkIn: string; readonly checkOut: string };
   holds: boolean;
+}
+
+/** Updates what the app should know after a change. A status that is new neither begins nor ends a stay. */
+function learn(story: Story): void {
+  const { booking } = story;
+  const [checkIn, checkOut] = [read(booking.checkIn), read(booking.checkOut)];
+  if (checkIn && checkOut) story.stay = { listingId: booking.listingId, checkIn, checkOut };
+  if (booking.status !== "CheckedIn") story.holds = booking.status === "Confirmed";
+}
+
+/** Whether a stay would begin while its dates cannot be read. Then the app can only wait. */
+function beginsUnread(steps: readonly Change[]): boolean {
+  const names = steps.map(({ name }) => name);
+  const isEnd = (name: string) => /^cancel|^declined/.test(name);
+  return names.includes("dates that cannot be read") && names.at(-1) === "confirmed" && names.some(isEnd);
 }
 
 function everyOrder(): Story[] {
@@ -72,23 +115,23 @@ function everyOrder(): Story[] {
     changes.flatMap((other) => changes.map((third) => [one, other, third] as const)),
   );
   return orders
-    .filter((steps) => new Set(steps).size === steps.length)
-    .map((steps, number) => ({
-      booking: {
-        bookingCode: `B${number}`,
-        status: "Confirmed",
-        listingId: 1000 + 10 * number,
-        checkIn: day(10),
-        checkOut: day(14),
-      },
-      steps,
-      holds: true,
-    }));
+    .filter((steps) => new Set(steps).size === steps.length && !beginsUnread(steps))
+    .map((steps, number) => {
+      const stay = { listingId: 1000 + 10 * number, checkIn: day(10), checkOut: day(14) };
+      return {
+        booking: { bookingCode: `B${number}`, status: "Confirmed", ...stay },
+        steps,
+        stay,
+        holds: true,
+      };
+    });
 }
 
 /** The times of the apps: the door opens at 15:00 and closes at 11:00. */
-const isInHouse = ({ booking, holds }: Story, now: number) =>
-  holds && Date.parse(booking.checkIn) + 15 * HOUR <= now && now < Date.parse(booking.checkOut) + 11 * HOUR;
+const isInHouse = ({ stay, holds }: Story, now: number) =>
+  holds &&
+  Date.parse(stay.checkIn) + 15 * HOUR - AHEAD <= now &&
+  now < Date.parse(stay.checkOut) + 11 * HOUR - AHEAD;
 
 interface App {
   readonly webhooks: Pick<WebhookHandler, "fetch" | "drain" | "health">;
@@ -133,7 +176,7 @@ async function play(
       stories.map(async (story) => {
         const change = story.steps[step]!;
         change.apply(story.booking);
-        if (story.booking.status !== "CheckedIn") story.holds = story.booking.status === "Confirmed";
+        learn(story);
         if (change.told) await notify(sandbox, story.booking);
       }),
     );
@@ -182,7 +225,8 @@ test("examples/at-a-time, after the door has opened", async () => {
   const compare = (when: string) => {
     const now = Date.now() + passed;
     const wrong = stories.filter((story) => {
-      const { bookingCode, listingId } = story.booking;
+      const { bookingCode } = story.booking;
+      const { listingId } = story.stay;
       const doors = [...Array(4).keys()].map((n) => `${bookingCode} at ${listingId - 3 + n}`);
       const isOpen = doors.filter((door) => open.has(door));
       const wanted = isInHouse(story, now) ? [`${bookingCode} at ${listingId}`] : [];
@@ -206,7 +250,7 @@ test("examples/at-a-time, after the door has opened", async () => {
     [...all.values()].filter((stay) => stay.bookingCode === bookingCode);
   // Whose stay begins on day 16 gets a mail for that day, and nobody gets two for one arrival.
   const later = (story: Story) =>
-    story.holds && story.booking.checkIn === day(16) ? [day(10), day(16)] : [day(10)];
+    story.holds && story.stay.checkIn === day(16) ? [day(10), day(16)] : [day(10)];
   const wrongMails = stories.filter(
     (story) =>
       told(mails, story.booking)
@@ -217,7 +261,7 @@ test("examples/at-a-time, after the door has opened", async () => {
   expect(stories.filter(({ holds }) => holds).length).toBeGreaterThan(100);
   const cleaned = ({ booking }: Story) =>
     told(cleanings, booking).map(({ listingId, checkOut }) => `${listingId} ${checkOut}`);
-  const toClean = ({ booking, holds }: Story) => (holds ? [`${booking.listingId} ${booking.checkOut}`] : []);
+  const toClean = ({ stay, holds }: Story) => (holds ? [`${stay.listingId} ${stay.checkOut}`] : []);
   const wrongCleanings = stories.filter((story) => cleaned(story).join() !== toClean(story).join());
   expect(wrongCleanings.map(orderOf), "wrong cleanings").toEqual([]);
 });
@@ -255,6 +299,7 @@ test("examples/at-a-time, first seen after check-out", async () => {
 test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
   const stories = everyOrder();
   for (const { booking } of stories) Object.assign(booking, { checkIn: day(-2), checkOut: day(14) });
+  for (const story of stories) learn(story);
   const { sandbox, answer } = platformOf(stories);
   const held = new Set<string>();
   const printed = vi.spyOn(console, "log").mockImplementation((line: unknown) => {
@@ -275,7 +320,8 @@ test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
   });
   await client.webhookConfig.ensure({ endpoints: { bookings: "https://app.example/" } });
   const wanted = (story: Story) => {
-    const { bookingCode, listingId, checkOut } = story.booking;
+    const { bookingCode } = story.booking;
+    const { listingId, checkOut } = story.stay;
     if (name === "cleaning") return story.holds ? [`${bookingCode} ${listingId} ${checkOut}`] : [];
     return isInHouse(story, Date.now()) ? [`${bookingCode} ${listingId}`] : [];
   };
@@ -305,6 +351,7 @@ async function importApp(
     WEBHOOK_SECRET: SECRET,
     PORT: "0",
     EVENTS_DB: file,
+    TIME_ZONE: ZONE,
     LISTING_ZONES: JSON.stringify(Object.fromEntries(listings)),
   };
   for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);

@@ -18,9 +18,9 @@ export type StaySeen = (
 export function unreadableStays(log: Log): StaySeen {
   const told = new Set<string>();
   return ({ ref, previous }, { status }, stay) => {
-    const old = previous && !endsStay(status) && stayBefore(ref!, knownStayOf(previous));
-    const problem = old && problemOf(stay);
-    if (!old || problem === undefined) return;
+    const problem = previous && !endsStay(status) ? problemOf(stay) : undefined;
+    const old = previous && problem !== undefined && stayBefore(ref!, knownStayOf(previous));
+    if (!old) return;
     const key = JSON.stringify([ref, status, stay]);
     if (told.has(key)) return;
     told.delete(told.size >= MOST ? told.values().next().value! : "");
