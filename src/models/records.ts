@@ -63,9 +63,15 @@ export type BookingStatus = (typeof bookingStatuses)[number];
 export interface Booking {
   /** The booking's unique code. */
   bookingCode: string;
-  /** One of {@link bookingStatuses}, or a status that is newer than this package. */
+  /**
+   * One of {@link bookingStatuses}, or a status that is newer than this package. `client.bookings.get` gives it as it was
+   * sent. `event.booking` has a known status in the spelling of {@link bookingStatuses}.
+   */
   status: string;
-  /** The booked listing. `listingIdOf(booking)` gives the id as a number. */
+  /**
+   * The booked listing. `listingIdOf(booking)` gives the id as a number. An id that a number cannot hold is a string of its
+   * digits.
+   */
   listingId?: string | number | null | undefined;
   /** The day of arrival, in the platform's format. `stay(booking)` gives it as `YYYY-MM-DD`. */
   checkIn?: string | number | null | undefined;
