@@ -1,6 +1,7 @@
 // Finds the record or the list in the body of an answer, because the platform does not document where its bodies have them.
 
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
+import { knownStatus } from "../models/statuses.ts";
 import { isObject, type Properties, payloadNames, toNumber } from "./json.ts";
 import { failureIn, tellsFailure } from "./told-failures.ts";
 
@@ -79,7 +80,13 @@ function echoes({ value, path }: Part, [identity, second = ""]: readonly [string
     .filter(({ value }) => differ(value[second], outer[second]));
 }
 
-const statuses: readonly unknown[] = [...bookingStatuses, ...listingStatuses];
+const statuses: readonly string[] = [...bookingStatuses, ...listingStatuses];
+
+/** Returns the word for a status, whatever its spelling. Returns `undefined` for any other value. */
+function wordOf(status: unknown): string | undefined {
+  const word = typeof status === "string" ? knownStatus("listing", knownStatus("booking", status)) : "";
+  return statuses.includes(word) ? word : undefined;
+}
 
 /**
  * Returns the status words beside a nested record that differ from the record's own status. The status of a booking that
@@ -90,8 +97,8 @@ function statusBeside(body: unknown, { value, path }: Part): Part[] {
   let outer = body as Properties;
   const beside: Part[] = [];
   for (const [depth, key] of path.entries()) {
-    const isWord = typeof status === "string" && statuses.includes(outer.status);
-    if (isWord && outer.status !== status && !hasFields(outer, ["bookingCode"]))
+    const word = typeof status === "string" ? wordOf(outer.status) : undefined;
+    if (word !== undefined && word !== (wordOf(status) ?? status) && !hasFields(outer, ["bookingCode"]))
       beside.push({ value: outer.status, path: [...path.slice(0, depth), "status"] });
     outer = outer[key] as Properties;
   }

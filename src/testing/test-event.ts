@@ -4,6 +4,7 @@ import { describeKind, StayhookError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
 import { nearest } from "../option-names.ts";
+import { knownStatus } from "../models/statuses.ts";
 import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { Snapshot } from "../stores/snapshot.ts";
@@ -238,9 +239,10 @@ function statusOf(kind: RecordKind, name: string | undefined, fields: Given): st
   }
   if (status === undefined) return "OnHold";
   if (typeof status !== "string") refuse("must be a string", "status");
-  if (listed.includes(status))
+  const known = knownStatus(kind, status);
+  if (listed.includes(known))
     refuse(
-      `is a known status, so the type ${kind}.unknown is wrong. Make a ${kind}.${status} event`,
+      `is a known status, so the type ${kind}.unknown is wrong. Make a ${kind}.${known} event`,
       "status",
     );
   return status;

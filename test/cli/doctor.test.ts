@@ -111,10 +111,12 @@ test("warns of a status that no callback is named for", async () => {
   const { sandbox, env } = await platform();
   await sandbox.listings.create({ listingId: 7, status: "Hidden" });
   expect((await doctor(env)).states).not.toHaveProperty("statuses");
-  await sandbox.listings.create({ listingId: 8, status: "published" });
+  await sandbox.listings.create({ listingId: 9, status: "published" });
+  expect((await doctor(env)).states).not.toHaveProperty("statuses");
+  await sandbox.listings.create({ listingId: 8, status: "Paused" });
   const { states, detail } = await doctor(env);
   expect(states).toMatchObject({ statuses: "warned" });
-  expect(detail("statuses")).toContain('the status "published" of listing 8, but knows Published.');
+  expect(detail("statuses")).toContain('the status "Paused" of listing 8. Only');
 });
 
 test("fails if the configuration is missing or off, and warns of a topic without a URL", async () => {

@@ -129,6 +129,10 @@ const checks: Record<string, (running: Running) => unknown> = {
     await on.booking?.(createTestEvent("booking.Cancelled", { booking }));
     expect(said()).toEqual(["free 7 HX3K9", "block 8 HX3K9 2026-07-01 2026-07-04"]);
   },
+  "time-zone": async ({ exports }) => {
+    const { timeZone } = exports as { timeZone: (booking: { listingId: number }) => string | undefined };
+    expect([5717008, 7].map((listingId) => timeZone({ listingId }))).toEqual(["Europe/Paris", undefined]);
+  },
   "upgrade-stay-change": async ({ exports }) => {
     const { on } = exports as { on: WebhookCallbacks };
     const previous = { status: "Confirmed", listingId: 7, checkIn: "2026-07-01", checkOut: "2026-07-03" };

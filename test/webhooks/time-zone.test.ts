@@ -106,6 +106,19 @@ test.each([
   expect(handler.logger.lines).toEqual([]);
 });
 
+test("`track` may keep a `Date` of a model", async () => {
+  const booking = z
+    .object({ bookingCode: z.string(), status: z.string() })
+    .transform((one) => ({ ...one, checkIn: new Date("2026-12-09T23:00:00Z"), at: new Date(0) }));
+  const makeClient: typeof clientOf = (platform) =>
+    clientOf(platform, { models: { booking: booking as never } });
+  const track = { booking: ({ checkIn, at }: never) => ({ checkIn, at }) };
+  const options = { clientOf: makeClient, timeZone: PARIS, track: track as never, on: {} };
+  const { handler } = await seenOf([times], options);
+  const snapshot = await handler.store.snapshotOf("booking:A1");
+  expect(snapshot?.snapshot.fields).toMatchObject({ checkIn: "2026-12-10", at: "1970-01-01T00:00:00.000Z" });
+});
+
 test("the platform's value counts if both are days", async () => {
   const booking = z
     .object({ bookingCode: z.string(), status: z.string() })

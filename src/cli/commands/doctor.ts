@@ -1,6 +1,7 @@
 import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
 import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
+import { knownStatus } from "../../models/statuses.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { schemaOf, storeOptions } from "../open-store.ts";
 import { printable } from "../output.ts";
@@ -68,18 +69,15 @@ async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, Web
   }
 }
 
-/** Warns of statuses for which no callback is named, such as a status in other letter case. */
+/** Warns of statuses for which no callback is named. */
 function* checkStatuses(all: readonly Listing[]): Generator<Check> {
   const known: readonly string[] = listingStatuses;
-  const unknown = all.filter(({ status }) => !known.includes(status));
+  const unknown = all.filter(({ status }) => !known.includes(knownStatus("listing", status)));
   const [first] = unknown;
   if (!first) return;
-  const near = known.find((status) => status.toLowerCase() === first.status.toLowerCase());
   yield checkOf("statuses", [
     "warned",
-    `stayhook does not know the status ${JSON.stringify(first.status)} of listing ${first.listingId}${
-      near === undefined ? "" : `, but knows ${near}`
-    }. Only the callbacks "listing.unknown", "listing" and "fallback" run for ${unknown.length} of the ${all.length} listings.`,
+    `stayhook does not know the status ${JSON.stringify(first.status)} of listing ${first.listingId}. Only the callbacks "listing.unknown", "listing" and "fallback" run for ${unknown.length} of the ${all.length} listings.`,
   ]);
 }
 

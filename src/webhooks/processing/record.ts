@@ -10,6 +10,8 @@ import {
 } from "../../client/client-errors.ts";
 import { errorText, InvalidArgumentError, StayhookError } from "../../errors.ts";
 import { asSent, rememberAsSent } from "../../models/as-sent.ts";
+import { dayOf, daysIn, timeZoneOf } from "../../models/dates.ts";
+import { isObject } from "../../models/is-object.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 import type { Snapshot, TrackedValue } from "../../stores/snapshot.ts";
@@ -96,7 +98,7 @@ export function snapshots<B extends Booking, L extends Listing>(
         { cause },
       );
     }
-    const fields = checked(chosen, status, `track.${kind}`);
+    const fields = checked(withoutDates(chosen, record), status, `track.${kind}`);
     return { snapshot: { status, fields: { ...stay, ...fields } }, tracked: Object.keys(fields), stay };
   };
 }
@@ -136,6 +138,17 @@ function shown(snapshot: Snapshot, tracked: readonly string[]): PreviousRecord {
   const { status, fields } = snapshot;
   const visible = Object.entries(fields).filter(([name]) => !STAY.includes(name) || tracked.includes(name));
   return hideKnownStay({ status, ...Object.fromEntries(visible) }, snapshot);
+}
+
+/** Turns each `Date` that a model made into the day of a stay, or into a time as text. */
+function withoutDates(chosen: unknown, record: object): unknown {
+  if (!isObject(chosen) || !Object.values(chosen).some((value) => value instanceof Date)) return chosen;
+  const dayIn = daysIn(timeZoneOf(record));
+  const textOf = (name: string, date: Date) =>
+    (STAY.includes(name) ? dayOf(date, dayIn) : undefined) ?? date.toJSON();
+  return Object.fromEntries(
+    Object.entries(chosen).map(([name, value]) => [name, value instanceof Date ? textOf(name, value) : value]),
+  );
 }
 
 type Fields = Record<string, TrackedValue>;
