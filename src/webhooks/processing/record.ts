@@ -147,7 +147,10 @@ function withoutDates(chosen: unknown, record: object): unknown {
   const textOf = (name: string, date: Date) =>
     (STAY.includes(name) ? dayOf(date, dayIn) : undefined) ?? date.toJSON();
   return Object.fromEntries(
-    Object.entries(chosen).map(([name, value]) => [name, value instanceof Date ? textOf(name, value) : value]),
+    Object.entries(chosen).map(([name, value]) => [
+      name,
+      value instanceof Date ? textOf(name, value) : value,
+    ]),
   );
 }
 
