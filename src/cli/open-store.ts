@@ -103,13 +103,11 @@ export async function openStore(
   where: string,
   opening: Opening,
 ): Promise<EventStore<unknown>> {
-  const { setting, isOption, create, migrate } = opening;
+  const { setting, isOption, migrate } = opening;
   if (isOption && hasPassword(where))
     out.warn(
       `Other users of this machine can read the password in ${setting}. Use ${setting === "--from" || setting === "--to" ? "a variable such as PGPASSWORD" : "STAYHOOK_STORE"} instead.`,
     );
-  const assertUsed = (place: string, used: () => Promise<boolean>): Promise<void> =>
-    create ? Promise.resolve() : assertTables(where, place, setting, used());
   // Make the store before you connect to the server, because the store checks the options.
   switch (schemeOf(where)) {
     case "postgres://":
@@ -117,13 +115,13 @@ export async function openStore(
       const { postgresStore } = await import("../stores/postgres/index.ts");
       const schema = text("schema");
       const store = postgresStore({ connectionString: where, schema, migrate });
-      await assertUsed(`the schema ${schema ?? "stayhook"}`, () => hasTables.postgres(where, schema));
+      await assertUsed(store, where, `the schema ${schema ?? "stayhook"}`, opening);
       return store;
     }
     case "mysql://": {
       const { mysqlStore } = await import("../stores/mysql/index.ts");
       const store = mysqlStore({ url: where, migrate }) as EventStore<unknown>;
-      await assertUsed(`the database ${new URL(where).pathname.slice(1)}`, () => hasTables.mysql(where));
+      await assertUsed(store, where, `the database ${new URL(where).pathname.slice(1)}`, opening);
       return store;
     }
     case "redis://":
@@ -132,7 +130,7 @@ export async function openStore(
       const prefix = text("prefix");
       // Do not warn about settings of Redis, because the app already logs such warnings.
       const store = redisStore({ url: where, prefix, logger: () => {}, migrate });
-      await assertUsed(`the prefix ${prefix ?? "stayhook"}`, () => hasTables.redis(where, prefix));
+      await assertUsed(store, where, `the prefix ${prefix ?? "stayhook"}`, opening);
       return store;
     }
     case undefined:
@@ -147,77 +145,38 @@ function schemeOf(where: string): string | undefined {
   return /^([a-z][\w+.-]+:(?:\/\/)?)/i.exec(where)?.[1]?.toLowerCase();
 }
 
-/** @throws MissingError if `place` has no tables or keys of stayhook; StayhookError if the server does not answer */
-async function assertTables(
+/**
+ * Asks a store for its tables or keys, because its first call would create them for a typo. Closes the store if it throws.
+ *
+ * @throws MissingError if `place` has no tables or keys of stayhook; StayhookError if the server does not answer
+ */
+async function assertUsed(
+  store: EventStore<unknown>,
   url: string,
   place: string,
-  setting: string,
-  used: Promise<boolean>,
+  { setting, create }: Opening,
 ): Promise<void> {
-  const parsed = URL.canParse(url) ? new URL(url) : undefined;
-  const host = parsed?.host || "localhost";
-  const isUsed = await used.catch((error: Error & { readonly code?: unknown }) => {
-    // Continue: the store itself reports a missing package or an invalid URL.
-    if (error.code === "ERR_MODULE_NOT_FOUND" || !parsed) return true;
-    throw new StayhookError(
-      `The store at ${host} cannot be read: ${error.message || String(error.code)}. Is ${setting} right?`,
-      { cause: error },
-    );
-  });
-  if (!isUsed) throw new MissingError(`There is no event store in ${place} at ${host}. Is ${setting} right?`);
+  if (create) return;
+  const host = (URL.canParse(url) && new URL(url).host) || "localhost";
+  try {
+    const { version } = await store.schema!();
+    if (version === 0)
+      throw new MissingError(`There is no event store in ${place} at ${host}. Is ${setting} right?`);
+  } catch (error) {
+    await store.close();
+    throw error instanceof MissingError ? error : unreadable(error as Error, host, setting);
+  }
 }
 
-/** The longest wait for a connection to a server, or for the server's answer, ms. */
-const PATIENCE = 5000;
-
-// A store creates its tables or keys at its first use. Search for them before, so that a typo creates no store.
-const hasTables = {
-  async postgres(connectionString: string, schema = "stayhook"): Promise<boolean> {
-    const loaded = await import("pg");
-    const { Client } = "Client" in loaded ? loaded : (loaded as { readonly default: typeof loaded }).default;
-    const timeouts = { connectionTimeoutMillis: PATIENCE, query_timeout: PATIENCE };
-    const client = new Client({ connectionString, ...timeouts });
-    client.on("error", () => {});
-    try {
-      await client.connect();
-      const named = "SELECT FROM pg_tables WHERE schemaname = $1 AND tablename = 'events'";
-      return (await client.query(named, [schema])).rows.length > 0;
-    } finally {
-      client.end().catch(() => {});
-    }
-  },
-  async mysql(uri: string): Promise<boolean> {
-    const { createConnection } = await import("mysql2/promise");
-    const client = await createConnection({ uri, connectTimeout: PATIENCE });
-    try {
-      const [rows] = await client.query({
-        sql: "SHOW TABLES LIKE 'stayhook\\_events'",
-        timeout: PATIENCE,
-      });
-      return (rows as readonly unknown[]).length > 0;
-    } finally {
-      client.destroy();
-    }
-  },
-  async redis(url: string, prefix = "stayhook"): Promise<boolean> {
-    const { Redis } = await import("ioredis");
-    const timeouts = { connectTimeout: PATIENCE, commandTimeout: PATIENCE };
-    const client = new Redis(url, { lazyConnect: true, retryStrategy: () => null, ...timeouts });
-    let cause: Error | undefined;
-    client.on("error", (error) => {
-      cause = error;
-    });
-    try {
-      await client.connect();
-      return (await client.exists(`{${prefix}}:meta`)) > 0;
-    } catch (error) {
-      // ioredis rejects with "Connection is closed". Only its `error` event has the reason.
-      throw cause ?? error;
-    } finally {
-      client.disconnect();
-    }
-  },
-};
+function unreadable(error: Error, host: string, setting: string): Error {
+  const cause = error.cause as (Error & { readonly code?: unknown }) | undefined;
+  // The store's own error, such as that of a missing package, says what to do.
+  if (cause === undefined || String(cause.code).endsWith("MODULE_NOT_FOUND")) return error;
+  return new StayhookError(
+    `The store at ${host} cannot be read: ${cause.message || String(cause.code)}. Is ${setting} right?`,
+    { cause },
+  );
+}
 
 async function openFile(path: string, { setting, create }: Opening): Promise<EventStore<unknown>> {
   if (!existsSync(path) && !(create && !/[@=]/.test(path))) {

@@ -109,13 +109,17 @@ export class Queue<Tx> {
   }
 
   /** Handles the due events at the user's request. During a pause without `Retry-After`, tries the platform at once. */
-  drain(options: DrainOptions): Promise<DrainResult> {
+  drain(options: DrainOptions, then?: () => Promise<void>): Promise<DrainResult> {
     this.breaker.tryNow();
-    return this.push(options);
+    return this.push(options, then);
   }
 
-  /** Handles the due events. Does not shorten a pause. */
-  async push(options: DrainOptions = {}): Promise<DrainResult> {
+  /**
+   * Handles the due events. Does not shorten a pause.
+   *
+   * @param then - runs afterwards, within the limits of the drain
+   */
+  async push(options: DrainOptions = {}, then?: () => Promise<void>): Promise<DrainResult> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
     try {
@@ -124,7 +128,7 @@ export class Queue<Tx> {
       const [changes, running, claims] = [this.#changes, this.#running, this.#claims];
       const parts = { breaker, refusedReads, unrecorded, changes, running, claims };
       const result = await new Drain(stop, parts).run();
-      await Promise.race([this.#pruner.runIfDue(stop), stop.requested]);
+      await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
       return result;
     } finally {
       stop.clear();

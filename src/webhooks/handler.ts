@@ -5,7 +5,7 @@ import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
-import { type DrainOptions, type DrainResult, Stop } from "../queue/drain.ts";
+import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import { Queue } from "../queue/queue.ts";
 import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
@@ -281,14 +281,9 @@ export function createWebhookHandler<
     },
     drain: async (given) => {
       const options = checkCallOptions("drain", given);
-      const stop = new Stop(options);
-      try {
-        const result = await queue?.drain(options);
-        await Promise.race([silence.check(), stop.requested]);
-        return result ?? { done: 0, failed: 0 };
-      } finally {
-        stop.clear();
-      }
+      if (queue) return queue.drain(options, () => silence.check());
+      await silence.check();
+      return { done: 0, failed: 0 };
     },
     process: async (notification, given) => {
       const { accountFrom, client, on, skipUnchanged } = settings;
