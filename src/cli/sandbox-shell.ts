@@ -2,7 +2,7 @@ import { once } from "node:events";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { SandboxBooking } from "../sandbox/sandbox-bookings.ts";
 import type { SandboxListing } from "../sandbox/sandbox-listings.ts";
-import { type Verb, verbs } from "../sandbox/verbs.ts";
+import { type Target, targetOf, type Verb, verbs } from "../sandbox/verbs.ts";
 import type { Invocation } from "./command.ts";
 import { linesOf } from "./lines.ts";
 import { type Output, printable, type Row } from "./output.ts";
@@ -13,6 +13,7 @@ export const shellHelp: readonly Row[] = [
     usage === undefined ? [] : [[`${name} ${usage}`.trim(), help]],
   ),
   ["list", "list all bookings and listings"],
+  ["account [id]", "with --accounts: choose the account of the commands, or list the accounts"],
   ["help", "list the commands"],
   ["quit", "stop the sandbox"],
 ];
@@ -30,9 +31,10 @@ export async function runShell(
   const interrupted = io.signal.aborted ? undefined : once(io.signal, "abort");
   const take = async () => {
     let takesUrl = first !== undefined;
+    const shell: Shell = { target: targetOf(sandbox, undefined) };
     for await (const line of linesOf(io)) {
       if (takesUrl) await first?.(line.trim());
-      else if (!(await runLine(line, sandbox, out))) return;
+      else if (!(await runLine(line, shell, out))) return;
       takesUrl = false;
     }
     // Keep running after the end of stdin, because the sandbox may run in the background.
@@ -41,28 +43,47 @@ export async function runShell(
   await Promise.race([interrupted, take()]);
 }
 
+/** The state of the shell: the account that the commands act on. */
+interface Shell {
+  target: Target;
+}
+
 /** Runs one typed line. Resolves to `false` for `quit`. Never rejects. */
-async function runLine(line: string, sandbox: Sandbox, out: Output): Promise<boolean> {
+async function runLine(line: string, shell: Shell, out: Output): Promise<boolean> {
   const [, name = "", rest = ""] = /^\s*(\S*)\s*(.*?)\s*$/s.exec(line) ?? [];
   if (name === "quit" || name === "exit") return false;
+  const { account } = shell.target;
   try {
     if (name === "help") out.note(out.twoColumns(shellHelp).join("\n"));
+    else if (name === "account") chooseAccount(rest, shell, out);
     else if (name === "list")
-      for (const record of [...sandbox.bookings.list(), ...sandbox.listings.list()]) show(record, out);
-    else if (name !== "") await runVerb(name, rest, sandbox, out);
+      for (const record of [...account.bookings.list(), ...account.listings.list()]) show(record, out);
+    else if (name !== "") await runVerb(name, rest, shell.target, out);
   } catch (error) {
     out.error((error as Error).message);
   }
   return true;
 }
 
-async function runVerb(name: string, rest: string, sandbox: Sandbox, out: Output): Promise<void> {
+/** Chooses the account with this id. Without an id, lists the accounts. */
+function chooseAccount(id: string, shell: Shell, out: Output): void {
+  const { sandbox } = shell.target;
+  if (id !== "") shell.target = targetOf(sandbox, id);
+  else if (sandbox.accounts.length === 0)
+    throw new Error("This sandbox has no accounts. Start it with --accounts a17,b2.");
+  const { accountId } = shell.target.account;
+  const others = sandbox.accounts.filter((other) => other !== accountId);
+  const text = `The commands act on account ${accountId}.${others.length > 0 ? ` Others: ${others.join(", ")}.` : ""}`;
+  out.item({ kind: "account", account: accountId, others }, () => text);
+}
+
+async function runVerb(name: string, rest: string, target: Target, out: Output): Promise<void> {
   const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
   if (verb?.usage === undefined)
     throw new Error(`There is no command ${name}. To list the commands, type: help`);
   if (verb.usage.includes("<") && rest === "")
     throw new Error(`${name} needs an argument: ${name} ${verb.usage}`);
-  const { text, records } = await verb.run(sandbox, fieldsOf(verb, rest));
+  const { text, records } = await verb.run(target, fieldsOf(verb, rest));
   if (records) for (const record of records) show(record, out);
   else out.item({ kind: "message", text }, () => printable(text));
 }

@@ -15,7 +15,7 @@ import type { Clock } from "./clock.ts";
 import type { FaultInjector, SandboxFault } from "./faults.ts";
 import type { SandboxRequest } from "./observations.ts";
 import { failure, type Platform, type PlatformRequest, type PlatformResponse } from "./platform.ts";
-import { Recent } from "./sandbox-records.ts";
+import { isOf, Recent } from "./sandbox-records.ts";
 
 /** A request by HTTP or `sandbox.fetch`. `body` is `undefined` if the request's body was too large. */
 type ApiRequest = Omit<PlatformRequest, "body"> & { readonly body: string | undefined };
@@ -32,21 +32,29 @@ interface ApiResponse {
 /** Answers requests as the platform's API, and applies the faults. */
 export interface Api {
   answer(request: ApiRequest): Promise<ApiResponse>;
-  /** Returns the last `limit` answered requests, the oldest first. */
-  requests(limit?: number): SandboxRequest[];
+  /** Returns the last `limit` answered requests, the oldest first. With an account, only those of this account. */
+  requests(limit?: number, account?: string): SandboxRequest[];
+}
+
+/** One account of the platform. A sandbox without accounts has one, without an id. */
+export interface ApiAccount {
+  readonly accountId: string | undefined;
+  readonly platform: Platform;
+  readonly faults: FaultInjector;
 }
 
 const maxBodyBytes = 1_048_576;
 
 export function createApi(options: {
-  readonly platform: Platform;
+  readonly accounts: readonly [ApiAccount, ...ApiAccount[]];
+  /** The faults of every request, which come before those of the request's account. */
   readonly faults: FaultInjector;
   readonly clock: Clock;
   readonly log: Log;
   /** Called after each answered request. */
   readonly observe: (request: SandboxRequest) => void;
 }): Api {
-  const { platform, faults, clock, log, observe } = options;
+  const { accounts, faults, clock, log, observe } = options;
   const requests = new Recent<SandboxRequest>();
   let count = 0;
 
@@ -55,19 +63,24 @@ export function createApi(options: {
       const id = `req_${++count}`;
       const { method, target: path } = request;
       const receivedAt = new Date(clock.now());
-      const strike = faults.strike(method, path.split("?", 1)[0] ?? "");
+      const known = accounts.find(({ platform }) => platform.knows(request.authorization));
+      const { platform } = known ?? accounts[0];
+      const route = path.split("?", 1)[0] ?? "";
+      const strike = faults.strike(method, route) ?? known?.faults.strike(method, route);
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
       const { status, headers, body } = respond(platform, request, strike?.fault);
-      const answered = { method, path, receivedAt, status, fault: strike?.fault };
+      const answered = { account: known?.accountId, method, path, receivedAt, status, fault: strike?.fault };
       requests.add(answered);
       observe(answered);
-      log.debug(`${method} ${path}: ${status}`);
+      log.debug(
+        `${known?.accountId === undefined ? "" : `${known.accountId}: `}${method} ${path}: ${status}`,
+      );
       const cutOff = strike?.fault.cutOff === true;
       const type = body === undefined ? {} : { "content-type": "application/json" };
       const text = body === undefined ? undefined : JSON.stringify(body);
       return { status, headers: { "x-request-id": id, ...type, ...headers }, text, cutOff };
     },
-    requests: (limit) => requests.list(limit),
+    requests: (limit, account) => requests.list(limit, isOf(account)),
   };
 }
 

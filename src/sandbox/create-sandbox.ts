@@ -12,7 +12,7 @@ import {
   type SandboxDeliveryControl,
   type SandboxReceiver,
 } from "./deliveries.ts";
-import { createFaults, type SandboxFaults } from "./faults.ts";
+import { createFaults, type FaultInjector, type SandboxFaults } from "./faults.ts";
 import type { SandboxDelivery, SandboxRequest } from "./observations.ts";
 import {
   defaultAccessToken,
@@ -28,7 +28,7 @@ import {
   type SandboxState,
   type SandboxWebhookConfig,
 } from "./platform.ts";
-import type { Sandbox } from "./sandbox.ts";
+import type { Sandbox, SandboxAccount } from "./sandbox.ts";
 import type { SandboxBookings } from "./sandbox-bookings.ts";
 import type { SandboxListings } from "./sandbox-listings.ts";
 import { copy, refuse } from "./sandbox-records.ts";
@@ -61,12 +61,12 @@ export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper)
   return new InMemorySandbox(readOptions(options), keeper);
 }
 
-/** Keeps the bookings, the listings and the webhook configuration for a later sandbox. */
+/** Keeps the bookings, the listings and the webhook configuration of each account for a later sandbox. */
 export interface StateKeeper {
-  /** The state of an earlier sandbox. */
-  readonly given: SandboxState | undefined;
+  /** Returns the state of an account in an earlier sandbox. */
+  given(account: string | undefined): SandboxState | undefined;
   /** Called after each change. */
-  save(state: SandboxState): void;
+  save(account: string | undefined, state: SandboxState): void;
 }
 
 const portError = "must be an integer from 0 to 65535";
@@ -87,12 +87,86 @@ const sendSchema = () =>
 
 type Listening = Awaited<ReturnType<typeof serve>>;
 
+/** The parts that the accounts of a sandbox share. */
+interface Shared {
+  readonly settings: SandboxSettings;
+  readonly clock: Clock;
+  readonly queue: DeliveryQueue;
+  readonly keeper: StateKeeper | undefined;
+  readonly requests: (account: string | undefined) => readonly SandboxRequest[];
+}
+
+class InMemoryAccount implements SandboxAccount {
+  readonly accountId: string | undefined;
+  readonly accessToken: string;
+  readonly faults: FaultInjector;
+  readonly platform: Platform;
+  readonly #shared: Shared;
+
+  constructor(accountId: string | undefined, shared: Shared) {
+    const { settings, clock, queue, keeper } = shared;
+    const { seed, accessToken } = settings;
+    this.#shared = shared;
+    this.accountId = accountId;
+    this.accessToken = accountId === undefined ? accessToken : `${accessToken}-${accountId}`;
+    this.faults = createFaults(seed, [], accountId);
+    const platform = createPlatform({
+      seed,
+      account: accountId,
+      accessToken: this.accessToken,
+      now: clock.now,
+      deliver: (topic, url, notification) => void queue.add({ account: accountId, topic, url, notification }),
+      given: keeper?.given(accountId),
+      changed: () => keeper?.save(accountId, platform.state()),
+    });
+    // A file that cannot be written is an error now, not at the first change.
+    keeper?.save(accountId, platform.state());
+    this.platform = platform;
+  }
+
+  get bookings(): SandboxBookings {
+    return this.platform.bookings;
+  }
+
+  get listings(): SandboxListings {
+    return this.platform.listings;
+  }
+
+  get webhookConfig(): SandboxWebhookConfig | undefined {
+    const config = this.platform.webhookConfig;
+    return config && copy(config);
+  }
+
+  get deliveries(): readonly SandboxDelivery[] {
+    return this.#shared.queue.list(undefined, this.accountId);
+  }
+
+  get requests(): readonly SandboxRequest[] {
+    return this.#shared.requests(this.accountId);
+  }
+
+  async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {
+    check(sendSchema, options);
+    const { topic = topicOf(notification), url } = options;
+    const target = url ?? this.platform.endpointOf(topic);
+    if (target === undefined)
+      refuse(
+        `no active webhook configuration has a URL for ${topic}. Configure a URL, or pass the option \`url\``,
+        "topic",
+      );
+    const content =
+      typeof notification === "string" ? notification : copy(notification ?? null, "the notification");
+    return this.#shared.queue.add({ account: this.accountId, topic, url: target, notification: content });
+  }
+}
+
 class InMemorySandbox implements Sandbox {
   readonly faults: SandboxFaults;
   readonly delivery: SandboxDeliveryControl;
+  readonly accounts: readonly string[];
   readonly #settings: SandboxSettings;
   readonly #clock: Clock = createClock();
-  readonly #platform: Platform;
+  readonly #accounts: readonly [InMemoryAccount, ...InMemoryAccount[]];
   readonly #queue: DeliveryQueue;
   readonly #api: Api;
   #starting: Promise<Listening> | undefined;
@@ -100,7 +174,7 @@ class InMemorySandbox implements Sandbox {
   #closed: Promise<void> | undefined;
 
   constructor(settings: SandboxSettings, keeper: StateKeeper | undefined) {
-    const { seed, accessToken, log, observe } = settings;
+    const { seed, log, observe } = settings;
     const clock = this.#clock;
     const queue = createDeliveryQueue({
       seed,
@@ -109,22 +183,17 @@ class InMemorySandbox implements Sandbox {
       log,
       observe: (delivery) => observe({ kind: "delivery", ...delivery }),
     });
-    const platform = createPlatform({
-      seed,
-      accessToken,
-      now: clock.now,
-      deliver: (topic, url, notification) => void queue.add({ topic, url, notification }),
-      given: keeper?.given,
-      changed: () => keeper?.save(platform.state()),
-    });
-    // A file that cannot be written is an error now, not at the first change.
-    keeper?.save(platform.state());
+    const requests = (account: string | undefined) => this.#api.requests(undefined, account);
+    const [first, ...others] = settings.accounts;
+    const make = (id: string | undefined) =>
+      new InMemoryAccount(id, { settings, clock, queue, keeper, requests });
+    this.#accounts = [make(first), ...others.map(make)];
+    this.accounts = settings.accounts.filter((id) => id !== undefined);
     const faults = createFaults(seed, settings.faults);
     this.#settings = settings;
     this.#queue = queue;
-    this.#platform = platform;
     this.#api = createApi({
-      platform,
+      accounts: this.#accounts,
       faults,
       clock,
       log,
@@ -134,12 +203,32 @@ class InMemorySandbox implements Sandbox {
     this.delivery = deliveryControl(settings.delivery, queue);
   }
 
+  get accountId(): undefined {
+    return undefined;
+  }
+
+  account(id: string): SandboxAccount {
+    const found = this.#accounts.find(({ accountId }) => accountId === id && id !== undefined);
+    if (found) return found;
+    const known = this.accounts.length === 0 ? "it was made without `accounts`" : this.accounts.join(", ");
+    return refuse(`the sandbox has no such account: ${known}`, "account");
+  }
+
+  /** The account of a sandbox without accounts. @throws StayhookError in a sandbox with accounts */
+  #only(member: string): InMemoryAccount {
+    const [first] = this.#accounts;
+    if (first.accountId === undefined) return first;
+    throw new StayhookError(
+      `Each account of this sandbox has its own \`${member}\`. Call sandbox.account("${first.accountId}").${member}, or name another account.`,
+    );
+  }
+
   get seed(): number {
     return this.#settings.seed;
   }
 
   get accessToken(): string {
-    return this.#settings.accessToken;
+    return this.#only("accessToken").accessToken;
   }
 
   get url(): string {
@@ -149,16 +238,15 @@ class InMemorySandbox implements Sandbox {
   }
 
   get bookings(): SandboxBookings {
-    return this.#platform.bookings;
+    return this.#only("bookings").bookings;
   }
 
   get listings(): SandboxListings {
-    return this.#platform.listings;
+    return this.#only("listings").listings;
   }
 
   get webhookConfig(): SandboxWebhookConfig | undefined {
-    const config = this.#platform.webhookConfig;
-    return config && copy(config);
+    return this.#only("webhookConfig").webhookConfig;
   }
 
   get deliveries(): readonly SandboxDelivery[] {
@@ -172,7 +260,7 @@ class InMemorySandbox implements Sandbox {
   async listen(options: Parameters<Sandbox["listen"]>[0] = {}): Promise<{ readonly url: string }> {
     check(listenSchema, options);
     const { port = 0, host = "127.0.0.1" } = options;
-    if (!isLoopbackHost(host) && this.accessToken === defaultAccessToken)
+    if (!isLoopbackHost(host) && this.#settings.accessToken === defaultAccessToken)
       refuse(
         `the default token is for loopback only, but other machines can reach ${host}. Give createSandbox() an ` +
           "accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
@@ -196,31 +284,27 @@ class InMemorySandbox implements Sandbox {
     const { createPage } = await import("./page.ts");
     const source = {
       sandbox: this,
-      deliveries: (limit: number) => this.#queue.list(limit),
-      requests: (limit: number) => this.#api.requests(limit),
+      tokens: this.#accounts.map(({ accessToken }) => accessToken),
+      deliveries: (limit: number, account?: string) => this.#queue.list(limit, account),
+      requests: (limit: number, account?: string) => this.#api.requests(limit, account),
     };
     return createPage(source, { needsToken, log: this.#settings.log });
   }
 
-  async send(notification: unknown, options: Parameters<Sandbox["send"]>[1] = {}): Promise<SandboxDelivery> {
-    check(sendSchema, options);
-    const { topic = topicOf(notification), url } = options;
-    const target = url ?? this.#platform.endpointOf(topic);
-    if (target === undefined)
-      refuse(
-        `no active webhook configuration has a URL for ${topic}. Configure a URL, or pass the option \`url\``,
-        "topic",
-      );
-    const content =
-      typeof notification === "string" ? notification : copy(notification ?? null, "the notification");
-    return this.#queue.add({ topic, url: target, notification: content });
+  // Without `async`, a refused notification rejects as early as in the account. The shell and the page tell it then.
+  send(notification: unknown, options?: Parameters<Sandbox["send"]>[1]): Promise<SandboxDelivery> {
+    try {
+      return this.#only("send").send(notification, options);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   async redeliver(eventId: string): Promise<SandboxDelivery> {
     const earlier = this.#queue.list().findLast((delivery) => delivery.eventId === eventId);
     if (!earlier) refuse(`there was no delivery of event ${String(eventId)}`, "eventId");
-    const { topic, url, notification } = earlier;
-    return this.#queue.again({ topic, url, notification });
+    const { account, topic, url, notification } = earlier;
+    return this.#queue.again({ account, topic, url, notification });
   }
 
   deliverTo(receiver: SandboxReceiver | undefined): void {

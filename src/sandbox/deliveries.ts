@@ -10,7 +10,7 @@ import {
   toDeliverySettings,
 } from "./options.ts";
 import { createRandom } from "./random.ts";
-import { copy, Recent } from "./sandbox-records.ts";
+import { copy, isOf, Recent } from "./sandbox-records.ts";
 
 /** A function that receives deliveries without a network, such as the `fetch` of a webhook handler. */
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
@@ -34,6 +34,8 @@ export interface SandboxDeliveryControl {
 
 /** A notification and its destination. */
 export interface Message {
+  /** The account that the notification is about, in a sandbox with accounts. */
+  readonly account?: string | undefined;
   readonly topic: string;
   readonly url: string;
   readonly notification: unknown;
@@ -50,8 +52,8 @@ export interface DeliveryQueue {
   settled(): Promise<void>;
   /** Resolves when no delivery is in flight. Deliveries that wait for their delay or retry do not count. */
   idle(): Promise<void>;
-  /** Returns the last `limit` attempts, the oldest first. */
-  list(limit?: number): SandboxDelivery[];
+  /** Returns the last `limit` attempts, the oldest first. With an account, only those of this account. */
+  list(limit?: number, account?: string): SandboxDelivery[];
 }
 
 interface Job extends Message {
@@ -189,7 +191,7 @@ export function createDeliveryQueue(options: {
       while (unsettled.size > 0) await Promise.all(unsettled);
     },
     idle: activity.idle,
-    list: (limit) => recent.list(limit).map((delivery) => ({ ...delivery })),
+    list: (limit, account) => recent.list(limit, isOf(account)).map((delivery) => ({ ...delivery })),
   };
   return queue;
 }

@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { inAccount } from "../account.ts";
 import { optionsObject } from "../options.ts";
 import { check, msOrRange, type SandboxWait, share, toRange } from "./checks.ts";
 import { routeMatcher, routeNames } from "./platform.ts";
@@ -89,12 +90,16 @@ export interface FaultInjector extends SandboxFaults {
 }
 
 /** @param initial - faults that `readOptions` has already checked */
-export function createFaults(seed: number, initial: readonly SandboxFault[]): FaultInjector {
+export function createFaults(
+  seed: number,
+  initial: readonly SandboxFault[],
+  account?: string | undefined,
+): FaultInjector {
   const arm = (fault: SandboxFault, index: number) => ({
     fault,
     matches: fault.route === undefined ? () => true : routeMatcher(fault.route)!,
     // Each fault has its own random stream, so that a fault added at the end changes no draws of the other faults.
-    random: createRandom(seed, `fault ${index}`),
+    random: createRandom(seed, inAccount(account, `fault ${index}`)),
     left: fault.times ?? Number.POSITIVE_INFINITY,
   });
   let armed = copy(initial).map(arm);

@@ -4,6 +4,8 @@ import type { SandboxFault } from "./faults.ts";
 
 /** A request that the sandbox's API answered. */
 export interface SandboxRequest {
+  /** The account whose token the request has. It is `undefined` for an unknown token, and in a sandbox without accounts. */
+  readonly account?: string | undefined;
   /** The HTTP method. */
   readonly method: string;
   /** The path with its query. */
@@ -18,6 +20,8 @@ export interface SandboxRequest {
 
 /** An attempt to deliver a notification, and the answer. A dropped delivery counts as an attempt. */
 export interface SandboxDelivery {
+  /** The account whose record changed. It is `undefined` in a sandbox without accounts. */
+  readonly account?: string | undefined;
   /** The event id of the notification. It is `undefined` if the notification has no event id. */
   readonly eventId: string | undefined;
   /** The topic of the endpoint. */

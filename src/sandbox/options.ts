@@ -1,4 +1,5 @@
 import * as z from "zod";
+import { ACCOUNT_RULE, isAccount } from "../account.ts";
 import { Log, type Logger } from "../logger.ts";
 import { callable, logger, optionsObject } from "../options.ts";
 import { check, msOrRange, type Range, type SandboxWait, share, toRange, wait } from "./checks.ts";
@@ -13,8 +14,16 @@ export interface SandboxOptions {
    * random integer, which you can read from `sandbox.seed`.
    */
   readonly seed?: number | undefined;
-  /** The bearer token of the API. Default `"sandbox-token"`, which works on loopback only. */
+  /**
+   * The bearer token of the API. Default `"sandbox-token"`, which works on loopback only. With `accounts`, the token of
+   * account `a17` is this text with `-a17` behind it: `sandbox-token-a17`.
+   */
   readonly accessToken?: string | undefined;
+  /**
+   * The ids of the accounts, such as `["a17", "b2"]`. Each account has a token, bookings, listings, a webhook configuration
+   * and faults of its own: `sandbox.account("a17")`. Default: one account without an id, which is the sandbox itself.
+   */
+  readonly accounts?: readonly string[] | undefined;
   /** The delivery options. `sandbox.delivery.set` changes them. Default: one delivery without delay. */
   readonly delivery?: SandboxDeliveryOptions | undefined;
   /** The faults of the API. `sandbox.faults.set` changes them. Default: none. */
@@ -64,6 +73,8 @@ export interface SandboxDeliveryOptions {
 export interface SandboxSettings {
   readonly seed: number;
   readonly accessToken: string;
+  /** `undefined` stands for the one account of a sandbox without accounts. */
+  readonly accounts: readonly [string | undefined, ...(string | undefined)[]];
   readonly log: Log;
   readonly observe: (event: SandboxObservation) => void;
   readonly delivery: SandboxDeliveryOptions;
@@ -112,6 +123,13 @@ const sandboxSchema = () =>
       .string({ error: "must be a string" })
       .regex(/^[\x21-\x7e]+$/, "must be printable ASCII, without spaces, and not empty")
       .optional(),
+    accounts: z
+      .array(z.custom<string>(isAccount, { error: `must be the id of an account: ${ACCOUNT_RULE}` }), {
+        error: 'must be a list of ids, such as ["a17", "b2"]',
+      })
+      .min(1, "must not be empty")
+      .refine((ids) => new Set(ids).size === ids.length, { error: "must have each id once" })
+      .optional(),
     delivery: deliverySchema().optional(),
     faults: faultsSchema().optional(),
     observe: callable().optional(),
@@ -123,7 +141,17 @@ export function readOptions(options: SandboxOptions): SandboxSettings {
   const checked = check(sandboxSchema, options);
   const { seed = randomSeed(), accessToken = defaultAccessToken } = checked;
   const { delivery = {}, faults = [], observe = () => {} } = checked;
-  return { seed, accessToken, log: new Log(options.logger ?? (() => {})), observe, delivery, faults };
+  const [first, ...others] = checked.accounts ?? [undefined];
+  const accounts = [first, ...others] as const;
+  return {
+    seed,
+    accessToken,
+    accounts,
+    log: new Log(options.logger ?? (() => {})),
+    observe,
+    delivery,
+    faults,
+  };
 }
 
 /** @param options - options that `check` has returned for `deliverySchema` */

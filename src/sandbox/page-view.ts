@@ -13,7 +13,7 @@ import type { View, Visit } from "../console/site.ts";
 import { bookingTable, listingTable } from "../models/statuses.ts";
 import type { SandboxDelivery, SandboxRequest } from "./observations.ts";
 import { routeNames } from "./platform.ts";
-import type { Sandbox } from "./sandbox.ts";
+import type { Sandbox, SandboxAccount } from "./sandbox.ts";
 import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
 import { listingMoves } from "./sandbox-listings.ts";
 import { possibleMoves } from "./sandbox-records.ts";
@@ -22,10 +22,12 @@ import { describeFault, describeScope } from "./verbs.ts";
 /** The data of the page. The methods copy only the last entries, because the full lists can have 100,000 entries. */
 export interface PageSource {
   readonly sandbox: Sandbox;
-  /** Returns the last `limit` deliveries, the oldest first. */
-  deliveries(limit: number): SandboxDelivery[];
-  /** Returns the last `limit` requests, the oldest first. */
-  requests(limit: number): SandboxRequest[];
+  /** The token of each account. Each of them opens the page. */
+  readonly tokens: readonly string[];
+  /** Returns the last `limit` deliveries of an account, the oldest first. */
+  deliveries(limit: number, account: string | undefined): SandboxDelivery[];
+  /** Returns the last `limit` requests of an account, the oldest first. */
+  requests(limit: number, account: string | undefined): SandboxRequest[];
 }
 
 /** The message that the page shows after a click on a button. */
@@ -38,19 +40,24 @@ const maxRecords = 100;
 const maxDeliveries = 40;
 const maxRequests = 12;
 
-export function platformView(source: PageSource, visit: Visit, notice?: Notice): View {
+export function platformView(
+  source: PageSource,
+  account: SandboxAccount,
+  visit: Visit,
+  notice?: Notice,
+): View {
   const { sandbox } = source;
   const body = html`${noticeOf(notice)}
 <div class="head"><h1>Platform</h1><span class="soft">Seed ${sandbox.seed}</span></div>
-${endpointsOf(sandbox)}
-<div class="halves"><div>${bookingsOf(sandbox, visit)}${listingsOf(sandbox, visit)}</div>
-<div>${deliveriesOf(source, visit)}${deliveryForm(sandbox, visit)}${faultsOf(sandbox, visit)}${requestsOf(source)}</div></div>`;
-  return { title: "Platform", body };
+${accountsOf(sandbox, account)}${endpointsOf(account)}
+<div class="halves"><div>${bookingsOf(account, visit)}${listingsOf(account, visit)}</div>
+<div>${deliveriesOf(source, account, visit)}${deliveryForm(sandbox, visit)}${faultsOf(account, visit)}${requestsOf(source, account)}</div></div>`;
+  return { title: account.accountId === undefined ? "Platform" : `Platform, ${account.accountId}`, body };
 }
 
 /** The page of one event: its notification and its deliveries. */
-export function eventView(source: PageSource, eventId: string, visit: Visit, notice?: Notice): View {
-  const deliveries = source.sandbox.deliveries.filter((delivery) => delivery.eventId === eventId);
+export function eventView(account: SandboxAccount, eventId: string, visit: Visit, notice?: Notice): View {
+  const deliveries = account.deliveries.filter((delivery) => delivery.eventId === eventId);
   const [first] = deliveries;
   if (!first)
     return {
@@ -58,7 +65,7 @@ export function eventView(source: PageSource, eventId: string, visit: Visit, not
       status: 404,
       body: html`${noticeOf(notice)}<h1>There was no delivery of this event</h1>`,
     };
-  const body = html`${noticeOf(notice)}<p class="crumb"><a href="?">Platform</a></p>
+  const body = html`${noticeOf(notice)}<p class="crumb"><a href="?${queryOf(account)}">Platform</a></p>
 <div class="head"><h1>${subjectOf(first)}</h1>${form(visit, [["event", eventId]], [["redeliver", "Resend"]])}</div>
 <div class="columns"><section class="card" aria-labelledby="attempts"><h2 id="attempts">Deliveries</h2><ol class="timeline">${deliveries.map(attemptOf)}</ol></section>
 <section class="card" aria-labelledby="notification"><h2 id="notification">Notification</h2>${facts([
@@ -72,7 +79,22 @@ export function eventView(source: PageSource, eventId: string, visit: Visit, not
 const noticeOf = (notice: Notice | undefined): Html =>
   html`<div id="notice" role="status" data-keep data-notice>${notice && html`<p class="flash ${notice.tone}">${notice.text}</p>`}</div>`;
 
-function endpointsOf({ webhookConfig }: Sandbox): Html {
+/** Returns the query that keeps the account. */
+function queryOf({ accountId }: SandboxAccount, more: Readonly<Record<string, string>> = {}): string {
+  return String(new URLSearchParams({ ...(accountId !== undefined && { account: accountId }), ...more }));
+}
+
+/** The links to the accounts, with the one that the page shows. */
+function accountsOf(sandbox: Sandbox, shown: SandboxAccount): Html | undefined {
+  if (sandbox.accounts.length === 0) return undefined;
+  const links = sandbox.accounts.map((id) => {
+    const isShown = id === shown.accountId;
+    return html`<li><a href="?${String(new URLSearchParams({ account: id }))}"${isShown && html` aria-current="page"`}>${id}</a></li>`;
+  });
+  return html`<nav aria-label="Accounts"><ul class="tabs">${links}</ul></nav>`;
+}
+
+function endpointsOf({ webhookConfig }: SandboxAccount): Html {
   if (!webhookConfig)
     return html`<p class="flash wait">There is no webhook configuration yet, so the sandbox delivers nothing. Call <code>client.webhookConfig.ensure()</code> in your app, or start the sandbox with <code>--to</code>.</p>`;
   const topics = Map.groupBy(Object.entries(webhookConfig.endpoints), ([, url]) => withoutQuery(url));
@@ -130,7 +152,7 @@ const tones: Readonly<Record<string, Tone>> = Object.fromEntries(
   [...bookingTable, ...listingTable].map(({ name, tone }) => [name, tone]),
 );
 
-function bookingsOf({ bookings }: Sandbox, visit: Visit): Html {
+function bookingsOf({ bookings }: SandboxAccount, visit: Visit): Html {
   const all = bookings.list();
   const tools = form(
     visit,
@@ -170,7 +192,7 @@ function bookingRow(
 <details><summary class="button small" aria-label="Alter booking ${bookingCode}">Alter</summary>${form(visit, hidden, [["alter", "Save"]], { content: dates, label: `booking ${bookingCode}` })}</details></li>`;
 }
 
-function listingsOf({ listings }: Sandbox, visit: Visit): Html {
+function listingsOf({ listings }: SandboxAccount, visit: Visit): Html {
   const all = listings.list();
   const tools = form(visit, [], [["submit", "New listing", "primary"]]);
   const rows = newest(all).map(({ listingId, listingName, status }) => {
@@ -186,29 +208,29 @@ const idOf = (text: string): string => encodeURIComponent(text.toWellFormed());
 
 const newest = <T>(all: readonly T[]): T[] => all.slice(-maxRecords).reverse();
 
-function deliveriesOf(source: PageSource, visit: Visit): Html {
+function deliveriesOf(source: PageSource, account: SandboxAccount, visit: Visit): Html {
   const { duplicates = 0, drop = 0 } = source.sandbox.delivery.current;
   const toggle = (act: string, text: string, isOn: boolean) =>
     html`<button class="small" name="do" value="${act}" aria-pressed="${isOn ? "true" : "false"}">${text}</button>`;
   const tools = html`<form class="in-place end" method="post" data-stay>${visit.csrf}<span class="buttons">${toggle("duplicate", "Duplicate", duplicates > 0)}${toggle("drop", "Drop", drop > 0)}</span></form>`;
   const seen = new Map<string, number>();
-  const rows = source.deliveries(maxDeliveries).map((delivery) => {
+  const rows = source.deliveries(maxDeliveries, account.accountId).map((delivery) => {
     const { eventId, attempt, sentAt } = delivery;
     const key = `${idOf(eventId ?? "")}-${attempt}-${sentAt.getTime()}`;
     const count = (seen.get(key) ?? 0) + 1;
     seen.set(key, count);
-    return deliveryRow(delivery, `delivery-${key}-${count}`, visit);
+    return deliveryRow(delivery, account, `delivery-${key}-${count}`, visit);
   });
   return list("deliveries", "Deliveries", tools, rows.reverse(), "No deliveries yet.");
 }
 
-function deliveryRow(delivery: SandboxDelivery, id: string, visit: Visit): Html {
+function deliveryRow(delivery: SandboxDelivery, account: SandboxAccount, id: string, visit: Visit): Html {
   const { eventId, sentAt, attempt } = delivery;
   const subject = subjectOf(delivery);
   return html`<li id="${id}">${badge(...answerOf(delivery))}${
     eventId === undefined
       ? html`<strong>${subject}</strong>`
-      : html`<a href="?${String(new URLSearchParams({ event: eventId }))}">${subject}</a>`
+      : html`<a href="?${queryOf(account, { event: eventId })}">${subject}</a>`
   }<span class="soft">${joined(attempt > 1 && `attempt ${attempt}`, marksOf(delivery))}</span>
 <span class="end"><span class="soft">${latencyOf(delivery)}${time(sentAt, { short: true })}</span>${
     eventId !== undefined && form(visit, [["event", eventId]], [["redeliver", "Resend"]], { label: subject })
@@ -277,7 +299,7 @@ const presets: readonly (readonly [text: string, fields: Readonly<Record<string,
   ["Cut off", { cutOff: "1" }],
 ];
 
-function faultsOf({ faults }: Sandbox, visit: Visit): Html {
+function faultsOf({ faults }: SandboxAccount, visit: Visit): Html {
   const rows = faults
     .list()
     .map(
@@ -295,8 +317,8 @@ function faultsOf({ faults }: Sandbox, visit: Visit): Html {
   return html`${list("faults", "Faults of the API", tools, rows, "No faults: the API answers every request.")}<details class="card"><summary>Add a fault</summary><div class="buttons">${quick}</div>${form(visit, [], [["fault", "Add", "primary"]], { content })}</details>`;
 }
 
-function requestsOf({ requests }: PageSource): Html {
-  const rows = requests(maxRequests).map(
+function requestsOf({ requests }: PageSource, { accountId }: SandboxAccount): Html {
+  const rows = requests(maxRequests, accountId).map(
     ({ method, path, status, receivedAt, fault }) =>
       html`<li>${badge(status < 400 ? "good" : "bad", String(status))}<code>${method} ${withoutQuery(path)}</code>${fault && html`<span class="soft">fault</span>`}<span class="end soft">${time(receivedAt, { short: true })}</span></li>`,
   );

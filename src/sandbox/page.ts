@@ -4,24 +4,22 @@ import { fetchHandler } from "../adapters/handlers.ts";
 import { createSite, type Site, type View, type Visit } from "../console/site.ts";
 import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
-import { eventView, type PageSource, platformView } from "./page-view.ts";
-import type { Sandbox } from "./sandbox.ts";
+import { eventView, type Notice, type PageSource, platformView } from "./page-view.ts";
 import { refuse } from "./sandbox-records.ts";
-import { verbs } from "./verbs.ts";
+import { type Target, targetOf, verbs } from "./verbs.ts";
 
 /** Makes the sandbox's web page: records, deliveries and faults, with buttons that change them. */
 export function createPage(
   source: PageSource,
   { needsToken, log }: { readonly needsToken: boolean; readonly log: Log },
 ): RequestListener {
-  const { sandbox } = source;
   const site: Site = {
     name: "Stayhook sandbox",
     every: 300,
     view: async (visit) => viewOf(source, visit),
     act: async (form, visit) => {
       try {
-        return viewOf(source, visit, { tone: "good", text: await act(sandbox, form) });
+        return viewOf(source, visit, { tone: "good", text: await act(chosen(source, visit), form) });
       } catch (error) {
         if (!(error instanceof StayhookError)) throw error;
         return { ...viewOf(source, visit, { tone: "bad", text: error.message }), status: 400 };
@@ -30,14 +28,23 @@ export function createPage(
   };
   const { fetch } = createSite(site, { authorize: () => true, log });
   const guarded = fetchHandler(async (request) =>
-    needsToken && !hasToken(request, sandbox.accessToken) ? unauthorized() : fetch(request),
+    needsToken && !source.tokens.some((token) => hasToken(request, token)) ? unauthorized() : fetch(request),
   );
   return (request, response) => void answerWith(guarded, { request, response });
 }
 
-function viewOf(source: PageSource, visit: Visit, notice?: Parameters<typeof platformView>[2]): View {
+/** Returns the account that the URL names, or the first one. */
+function chosen({ sandbox }: PageSource, { query }: Visit): Target {
+  const id = query.get("account") ?? undefined;
+  return targetOf(sandbox, id !== undefined && sandbox.accounts.includes(id) ? id : undefined);
+}
+
+function viewOf(source: PageSource, visit: Visit, notice?: Notice): View {
+  const { account } = chosen(source, visit);
   const eventId = visit.query.get("event");
-  return eventId === null ? platformView(source, visit, notice) : eventView(source, eventId, visit, notice);
+  return eventId === null
+    ? platformView(source, account, visit, notice)
+    : eventView(account, eventId, visit, notice);
 }
 
 /** Accepts the token as a bearer token, or as the password of Basic authentication, which browsers send. */
@@ -60,10 +67,10 @@ const unauthorized = (): Response =>
   });
 
 /** Does what the pressed button says. Returns the text to show. */
-async function act(sandbox: Sandbox, form: URLSearchParams): Promise<string> {
+async function act(target: Target, form: URLSearchParams): Promise<string> {
   const { do: name = "", csrf: _, ...given } = Object.fromEntries(form);
   const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
   if (!verb) refuse("the page has no such button. Load the page again", "do");
   const fields = Object.entries(given).map(([field, value]) => [field, value.trim()]);
-  return (await verb.run(sandbox, new URLSearchParams(fields.filter(([, value]) => value !== "")))).text;
+  return (await verb.run(target, new URLSearchParams(fields.filter(([, value]) => value !== "")))).text;
 }

@@ -1,6 +1,7 @@
 // The state of the platform, the notifications of its changes, and the routes of its API.
 
 import * as z from "zod";
+import { inAccount } from "../account.ts";
 import { isLoopback, parseUrl } from "../client/urls.ts";
 import type { Issue } from "../errors.ts";
 import { toIssues } from "../models/standard-schema.ts";
@@ -58,12 +59,16 @@ export interface Platform {
   /** A copy of everything that a later sandbox needs to continue. */
   state(): SandboxState;
   answer(request: PlatformRequest): PlatformResponse;
+  /** Whether the value of an `Authorization` header has the token of this account. */
+  knows(authorization: string | undefined): boolean;
   /** Returns the endpoint URL of a topic, or `undefined` if no active webhook configuration has the topic. */
   endpointOf(topic: string): string | undefined;
 }
 
 export function createPlatform(options: {
   readonly seed: number;
+  /** The id of the account. It is `undefined` in a sandbox without accounts. */
+  readonly account: string | undefined;
   readonly accessToken: string;
   /** ms since 1970 */
   readonly now: () => number;
@@ -74,8 +79,9 @@ export function createPlatform(options: {
   /** Called after each change of the state. */
   readonly changed: () => void;
 }): Platform {
-  const { seed, given, changed } = options;
-  const ids = createRandom(seed, "eventId");
+  const { seed, account, given, changed } = options;
+  const randomFor = (purpose: string) => createRandom(seed, inAccount(account, purpose));
+  const ids = randomFor("eventId");
 
   const endpointOf = (topic: string): string | undefined => {
     const { isActive = false, endpoints = {} } = state.webhookConfig ?? {};
@@ -91,11 +97,11 @@ export function createPlatform(options: {
   };
 
   const accepted = new Set(given?.accepted);
-  const listings = createListings(createRandom(seed, "listings"), given?.listings ?? [], accepted, {
+  const listings = createListings(randomFor("listings"), given?.listings ?? [], accepted, {
     notify: (id) => notify("listings", null, id),
     change: changed,
   });
-  const bookings = createBookings(createRandom(seed, "bookings"), listings, given?.bookings ?? [], {
+  const bookings = createBookings(randomFor("bookings"), listings, given?.bookings ?? [], {
     notify: (code) => notify("bookings", code, null),
     change: changed,
   });
@@ -121,6 +127,7 @@ export function createPlatform(options: {
       if (state.webhookConfig !== before) changed();
       return answered;
     },
+    knows: (authorization) => refusalOf(authorization, accessToken) === undefined,
     endpointOf,
   };
 }

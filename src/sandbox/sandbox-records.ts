@@ -142,8 +142,16 @@ export class Recent<T> {
     if (this.#items.length >= 2 * this.#max) this.#items.splice(0, this.#items.length - this.#max);
   }
 
-  /** Returns the last `limit` items, the oldest first. */
-  list(limit: number = this.#max): T[] {
-    return this.#items.slice(-Math.min(limit, this.#max));
+  /** Returns the last `limit` items that match, the oldest first. */
+  list(limit: number = this.#max, matches?: (item: T) => boolean): T[] {
+    const items = matches ? this.#items.filter(matches) : this.#items;
+    return items.slice(-Math.min(limit, this.#max));
   }
+}
+
+/** Returns the condition for {@link Recent.list} that selects the items of one account, or all without an account. */
+export function isOf(
+  account: string | undefined,
+): ((item: { readonly account?: string | undefined }) => boolean) | undefined {
+  return account === undefined ? undefined : (item) => item.account === account;
 }

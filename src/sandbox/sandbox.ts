@@ -6,18 +6,12 @@ import type { SandboxWebhookConfig } from "./platform.ts";
 import type { SandboxBookings } from "./sandbox-bookings.ts";
 import type { SandboxListings } from "./sandbox-listings.ts";
 
-/** The platform in memory: its API, its records and its notifications. `createSandbox` makes a sandbox. */
-export interface Sandbox {
-  /** The seed of all random draws. Print the seed, so that you can repeat the run. */
-  readonly seed: number;
+/** One account of the platform: its token, its records, its webhook configuration and its faults. */
+export interface SandboxAccount {
+  /** The id of the account. It is `undefined` in a sandbox without accounts. */
+  readonly accountId: string | undefined;
   /** The bearer token of the API. */
   readonly accessToken: string;
-  /**
-   * The URL of the server, such as `http://127.0.0.1:40123`. Pass it to the client as `baseUrl`.
-   *
-   * @throws StayhookError before `listen` has resolved
-   */
-  readonly url: string;
   /** The bookings, and the methods that change them. */
   readonly bookings: SandboxBookings;
   /** The listings, and the methods that change them. */
@@ -30,28 +24,6 @@ export interface Sandbox {
   readonly requests: readonly SandboxRequest[];
   /** The faults of the API. */
   readonly faults: SandboxFaults;
-  /** The delivery options, and the method that changes them. */
-  readonly delivery: SandboxDeliveryControl;
-
-  /**
-   * Starts an HTTP server for the API. The server keeps the process alive until {@link close}. In a browser, the URL
-   * shows a page with the sandbox's records, deliveries and faults, and buttons to change them.
-   *
-   * The server answers 403 to a foreign `Origin`. On loopback, it answers 421 to a foreign `Host`. If `host` is not
-   * loopback, set an `accessToken` of your own. The page then asks for the token as a password.
-   *
-   * @throws InvalidArgumentError (rejects) if `host` is not loopback and `accessToken` is the default
-   * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is in use
-   */
-  listen(options?: {
-    /** Default 0: a free port. */
-    readonly port?: number | undefined;
-    /** Default `127.0.0.1`. */
-    readonly host?: string | undefined;
-  }): Promise<{
-    /** The URL of the server, for the client's `baseUrl`. */
-    readonly url: string;
-  }>;
 
   /**
    * Delivers any notification, with the delays, duplicates, drops and retries of `delivery`. The sandbox does not
@@ -73,6 +45,58 @@ export interface Sandbox {
       readonly url?: string | undefined;
     },
   ): Promise<SandboxDelivery>;
+}
+
+/**
+ * The platform in memory: its API, its records and its notifications. `createSandbox` makes a sandbox.
+ *
+ * In a sandbox with `accounts`, `deliveries` and `requests` are those of all accounts, and `faults` apply to all. The
+ * other members of {@link SandboxAccount} throw a StayhookError, because each account has its own: call `account(id)`.
+ */
+export interface Sandbox extends SandboxAccount {
+  /** The seed of all random draws. Print the seed, so that you can repeat the run. */
+  readonly seed: number;
+  /**
+   * The URL of the server, such as `http://127.0.0.1:40123`. Pass it to the client as `baseUrl`.
+   *
+   * @throws StayhookError before `listen` has resolved
+   */
+  readonly url: string;
+  /** The delivery options, and the method that changes them. */
+  readonly delivery: SandboxDeliveryControl;
+  /** The ids of the accounts. The list is empty in a sandbox without accounts. */
+  readonly accounts: readonly string[];
+
+  /**
+   * Returns one account of a sandbox with `accounts`.
+   *
+   * @throws InvalidArgumentError if the sandbox has no such account
+   * @example
+   * ```ts
+   * const sandbox = createSandbox({ accounts: ["a17", "b2"] });
+   * const { accessToken, bookings } = sandbox.account("a17");
+   * ```
+   */
+  account(id: string): SandboxAccount;
+  /**
+   * Starts an HTTP server for the API. The server keeps the process alive until {@link close}. In a browser, the URL
+   * shows a page with the sandbox's records, deliveries and faults, and buttons to change them.
+   *
+   * The server answers 403 to a foreign `Origin`. On loopback, it answers 421 to a foreign `Host`. If `host` is not
+   * loopback, set an `accessToken` of your own. The page then asks for the token as a password.
+   *
+   * @throws InvalidArgumentError (rejects) if `host` is not loopback and `accessToken` is the default
+   * @throws StayhookError (rejects) if the sandbox already listens or was closed; Node's error if the port is in use
+   */
+  listen(options?: {
+    /** Default 0: a free port. */
+    readonly port?: number | undefined;
+    /** Default `127.0.0.1`. */
+    readonly host?: string | undefined;
+  }): Promise<{
+    /** The URL of the server, for the client's `baseUrl`. */
+    readonly url: string;
+  }>;
 
   /**
    * Delivers a notification again, without delay. Of the options in `delivery`, only `retry` and `timeout` apply. Use

@@ -5,7 +5,7 @@ import { StayhookError } from "../errors.ts";
 import { toRange } from "./checks.ts";
 import type { SandboxFault } from "./faults.ts";
 import type { SandboxDeliveryOptions } from "./options.ts";
-import type { Sandbox } from "./sandbox.ts";
+import type { Sandbox, SandboxAccount } from "./sandbox.ts";
 import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
 import { listingMoves, type SandboxListing } from "./sandbox-listings.ts";
 import { forEachVerb } from "./sandbox-records.ts";
@@ -28,7 +28,20 @@ export interface Verb {
   /** Whether the typed rest of the line is a list of `<field>=<value>`. */
   readonly takesPairs?: boolean;
   /** @param fields - the fields of the form, or the typed words. No value is empty, unless the user typed `<field>=` */
-  run(sandbox: Sandbox, fields: URLSearchParams): Promise<Outcome>;
+  run(target: Target, fields: URLSearchParams): Promise<Outcome>;
+}
+
+/** What a verb acts on: a sandbox, and one of its accounts. */
+export interface Target {
+  readonly sandbox: Sandbox;
+  /** Without accounts, the sandbox itself. */
+  readonly account: SandboxAccount;
+}
+
+/** Returns the target of a verb in this account. The first account is the default. */
+export function targetOf(sandbox: Sandbox, given: string | undefined): Target {
+  const id = given ?? sandbox.accounts[0];
+  return { sandbox, account: id === undefined ? sandbox : sandbox.account(id) };
 }
 
 const bookingOutcome = (booking: SandboxBooking): Outcome => ({
@@ -48,13 +61,13 @@ export const verbs: Readonly<Record<string, Verb>> = {
     usage: "[code]",
     help: "a guest requests a booking",
     words: ["bookingCode"],
-    run: (sandbox, fields) => book(sandbox, fields, "request"),
+    run: ({ account }, fields) => book(account, fields, "request"),
   },
   book: {
     usage: "[code]",
     help: "a guest books by Instant Book",
     words: ["bookingCode"],
-    run: (sandbox, fields) => book(sandbox, fields, "instantBook"),
+    run: ({ account }, fields) => book(account, fields, "instantBook"),
   },
   ...forEachVerb(
     bookingMoves,
@@ -62,7 +75,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
       usage: "<code>",
       help,
       words: ["booking"],
-      run: async ({ bookings }, fields) => bookingOutcome(await bookings[verb](codeOf(fields))),
+      run: async ({ account: { bookings } }, fields) => bookingOutcome(await bookings[verb](codeOf(fields))),
     }),
   ),
   alter: {
@@ -70,7 +83,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     help: "change a booking: alter HX3K9 checkIn=2026-07-03",
     words: ["booking"],
     takesPairs: true,
-    run: async ({ bookings }, fields) => {
+    run: async ({ account: { bookings } }, fields) => {
       const booking = await bookings.alter(codeOf(fields), recordFields(fields));
       const { bookingCode, checkIn, checkOut } = booking;
       const text = `Booking ${bookingCode} now has check-in ${checkIn} and check-out ${checkOut}.`;
@@ -81,7 +94,8 @@ export const verbs: Readonly<Record<string, Verb>> = {
     usage: "[name]",
     help: "submit a new listing for review",
     words: ["listingName"],
-    run: async ({ listings }, fields) => listingOutcome(await listings.submit(recordFields(fields))),
+    run: async ({ account: { listings } }, fields) =>
+      listingOutcome(await listings.submit(recordFields(fields))),
   },
   ...forEachVerb(
     listingMoves,
@@ -89,15 +103,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
       usage: "<id>",
       help,
       words: ["listing"],
-      run: async ({ listings }, fields) => listingOutcome(await listings[verb](idOf(fields))),
+      run: async ({ account: { listings } }, fields) => listingOutcome(await listings[verb](idOf(fields))),
     }),
   ),
   redeliver: {
     usage: "[eventId]",
     help: "deliver a notification again; default: the last notification",
     words: ["event"],
-    run: async (sandbox, fields) => {
-      const last = sandbox.deliveries.findLast(({ eventId }) => eventId !== undefined)?.eventId;
+    run: async ({ sandbox, account }, fields) => {
+      const last = account.deliveries.findLast(({ eventId }) => eventId !== undefined)?.eventId;
       const eventId = fields.get("event") ?? last;
       if (eventId === undefined)
         throw new StayhookError("The sandbox has not delivered any notification yet.");
@@ -109,15 +123,15 @@ export const verbs: Readonly<Record<string, Verb>> = {
     usage: "<json>",
     help: "send any notification or text to the configured endpoint",
     words: ["text"],
-    run: async (sandbox, fields) => {
-      await begun(sandbox.send(parsed(fields.get("text") ?? "")));
+    run: async ({ account }, fields) => {
+      await begun(account.send(parsed(fields.get("text") ?? "")));
       return { text: "The sandbox is sending the notification." };
     },
   },
   duplicate: {
     usage: "",
     help: "deliver each later notification twice, or once again",
-    run: async ({ delivery }) => {
+    run: async ({ sandbox: { delivery } }) => {
       const duplicates = (delivery.current.duplicates ?? 0) > 0 ? 0 : 1;
       delivery.set({ duplicates });
       return {
@@ -128,7 +142,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   drop: {
     usage: "",
     help: "lose all later notifications, or send them again",
-    run: async ({ delivery }) => {
+    run: async ({ sandbox: { delivery } }) => {
       const drop = (delivery.current.drop ?? 0) > 0 ? 0 : 1;
       delivery.set({ drop });
       return { text: `The sandbox will ${drop === 0 ? "send" : "drop"} all later notifications.` };
@@ -136,14 +150,14 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   deliver: {
     help: "set all delivery options",
-    run: async ({ delivery }, fields) => {
+    run: async ({ sandbox: { delivery } }, fields) => {
       delivery.set(deliveryOptions(fields));
       return { text: "The new delivery options will apply to all later notifications." };
     },
   },
   normal: {
     help: "reset all delivery options",
-    run: async ({ delivery }) => {
+    run: async ({ sandbox: { delivery } }) => {
       delivery.set(deliveryOptions(new URLSearchParams()));
       return { text: "The sandbox will deliver each later notification once, without delay." };
     },
@@ -152,7 +166,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     usage: "<minutes>",
     help: "move the sandbox's clock ahead",
     words: ["minutes"],
-    run: async (sandbox, fields) => {
+    run: async ({ sandbox }, fields) => {
       const minutes = Number(fields.get("minutes"));
       await begun(sandbox.advance(minutes * 60_000));
       return { text: `The sandbox's clock has moved ahead by ${minutes} min.` };
@@ -162,7 +176,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
     usage: "<status> [route]",
     help: "answer requests with a status: fault 503 GET /v2/listings",
     words: ["status", "route"],
-    run: async ({ faults }, fields) => {
+    run: async ({ account: { faults } }, fields) => {
       const fault = faultOf(fields);
       faults.set([...faults.list(), fault]);
       return { text: `From now on, ${describeScope(fault)} will get this fault: ${describeFault(fault)}.` };
@@ -170,7 +184,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   },
   "end-fault": {
     help: "end one fault",
-    run: async ({ faults }, fields) => {
+    run: async ({ account: { faults } }, fields) => {
       const index = Number(fields.get("fault"));
       faults.set(faults.list().filter((_, at) => at !== index));
       return { text: "The fault was removed from the API." };
@@ -179,7 +193,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
   heal: {
     usage: "",
     help: "end all faults",
-    run: async ({ faults }) => {
+    run: async ({ account: { faults } }) => {
       const count = faults.list().length;
       faults.clear();
       if (count === 0) return { text: "There was no fault to end." };
@@ -192,7 +206,7 @@ export const verbs: Readonly<Record<string, Verb>> = {
 
 /** Books. In a sandbox without listings, first makes one, so that the app can read the booking's listing. */
 async function book(
-  { bookings, listings }: Sandbox,
+  { bookings, listings }: SandboxAccount,
   fields: URLSearchParams,
   how: "request" | "instantBook",
 ): Promise<Outcome> {

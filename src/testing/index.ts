@@ -5,7 +5,7 @@ export type { SandboxFault, SandboxFaults } from "../sandbox/faults.ts";
 export type { SandboxDelivery, SandboxObservation, SandboxRequest } from "../sandbox/observations.ts";
 export type { SandboxDeliveryOptions, SandboxOptions } from "../sandbox/options.ts";
 export type { SandboxWebhookConfig } from "../sandbox/platform.ts";
-export type { Sandbox } from "../sandbox/sandbox.ts";
+export type { Sandbox, SandboxAccount } from "../sandbox/sandbox.ts";
 export type { SandboxBooking, SandboxBookingFields, SandboxBookings } from "../sandbox/sandbox-bookings.ts";
 export type { SandboxListing, SandboxListingFields, SandboxListings } from "../sandbox/sandbox-listings.ts";
 export { createTestEvent } from "./test-event.ts";

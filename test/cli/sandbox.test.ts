@@ -264,3 +264,55 @@ describe("sandbox", () => {
     expect(codes[0]).not.toBe(codes[2]);
   });
 });
+
+describe("sandbox --accounts", () => {
+  test("has records of each account, and the shell chooses one", async () => {
+    const { type, stdout, stderr } = await sandbox(["--accounts", "a17,b2"]);
+    expect(stdout()).toContain(
+      "It has the accounts a17, b2. The token of an account is sandbox-token-<account>.",
+    );
+    type("request AAA1");
+    await until(() => expect(stdout()).toContain("booking AAA1 is Request"));
+    type("account b2");
+    await until(() => expect(stdout()).toContain("The commands act on account b2. Others: a17."));
+    type("approve AAA1");
+    await until(() => expect(stderr()).toContain("there is no booking AAA1"));
+    type("account c3");
+    await until(() => expect(stderr()).toContain("the sandbox has no such account: a17, b2"));
+    type("account a17");
+    type("approve AAA1");
+    await until(() => expect(stdout()).toContain("booking AAA1 is Confirmed"));
+  });
+
+  test("--to names the account in the URL of each, and each line names the account", async () => {
+    const taken: string[] = [];
+    const url = await serve((request, response) => {
+      taken.push(new URL(request.url ?? "", "http://h").searchParams.get("account") ?? "none");
+      response.end();
+    });
+    const { type, stdout } = await sandbox(["--accounts", "a17,b2", "--to", `${url}/hooks`]);
+    type("book AAA1");
+    await until(() => expect(stdout()).toMatch(/ a17 -> bookings .*: 200 in/));
+    type("account b2");
+    type("book BBB1");
+    await until(() => expect(stdout()).toMatch(/ b2 -> bookings .*: 200 in/));
+    expect(taken).toEqual(["a17", "b2"]);
+  });
+
+  test("--state keeps the records of each account", async () => {
+    const file = join(directory(), "state.json");
+    const first = await sandbox(["--accounts", "a17,b2", "--state", file]);
+    first.type("request AAA1");
+    await until(() => expect(first.stdout()).toContain("booking AAA1 is Request"));
+    first.type("quit");
+    await first.ended;
+    const second = await sandbox(["--accounts", "a17,b2", "--state", file]);
+    second.type("list");
+    await until(() => expect(second.stdout()).toContain("booking AAA1 is Request"));
+    second.type("quit");
+    await second.ended;
+    const { code, stderr } = await cli(`sandbox --port 0 --state ${file}`);
+    expect(code).toBe(1);
+    expect(stderr).toContain("holds the state of accounts. Name them with --accounts.");
+  });
+});

@@ -76,7 +76,10 @@ test("the sandbox makes its move, and says which moves are possible", async () =
   await expect(bookings.archive(bookingCode)).rejects.toThrow("Possible changes: approve, decline, cancel");
   await bookings.approve(bookingCode);
   expect(shellHelp).toContainEqual(["archive <code>", "the booking is put away"]);
-  const { text } = await verbs.archive!.run(sandbox, new URLSearchParams({ booking: bookingCode }));
+  const { text } = await verbs.archive!.run(
+    { sandbox, account: sandbox },
+    new URLSearchParams({ booking: bookingCode }),
+  );
   expect(text).toBe(`Booking ${bookingCode} is Archived.`);
 });
 

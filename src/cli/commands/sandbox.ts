@@ -3,7 +3,7 @@ import { parseDuration } from "../../duration.ts";
 import { createSandboxWith } from "../../sandbox/create-sandbox.ts";
 import type { SandboxObservation } from "../../sandbox/observations.ts";
 import { defaultAccessToken } from "../../sandbox/options.ts";
-import type { Sandbox } from "../../sandbox/sandbox.ts";
+import type { Sandbox, SandboxAccount } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { type Output, printable } from "../output.ts";
@@ -70,7 +70,10 @@ function tell(out: Output, event: SandboxObservation): void {
   if (event.kind === "request") {
     const { method, path, status, receivedAt } = event;
     const answered = out.style(status < 400 ? "green" : "red", String(status));
-    out.item(event, () => `${out.clock(receivedAt)} <- ${method} ${printable(path)}: ${answered}`);
+    out.item(
+      event,
+      () => `${out.clock(receivedAt)} ${accountIn(event)}<- ${method} ${printable(path)}: ${answered}`,
+    );
     return;
   }
   const { url, ...rest } = event;
@@ -79,16 +82,23 @@ function tell(out: Output, event: SandboxObservation): void {
     const { sentAt, topic, eventId, attempt, duplicate, duration } = event;
     const details = [attempt > 1 ? `attempt ${attempt}` : [], duplicate ? "duplicate" : []].flat().join(", ");
     const what = `${topic} ${printable(eventId)}${details && ` (${details})`} to ${to}`;
-    return `${out.clock(sentAt)} -> ${what}: ${out.answer(event)} in ${Math.round(duration ?? 0)} ms`;
+    return `${out.clock(sentAt)} ${accountIn(event)}-> ${what}: ${out.answer(event)} in ${Math.round(duration ?? 0)} ms`;
   });
 }
 
-function announce(out: Output, { url, seed, accessToken }: Sandbox, ownToken: boolean): void {
-  const token = ownToken ? "" : ` STAYHOOK_ACCESS_TOKEN=${accessToken}`;
+/** The account of a request or a delivery, for its line. */
+const accountIn = ({ account }: SandboxObservation): string => (account === undefined ? "" : `${account} `);
+
+function announce(out: Output, sandbox: Sandbox, ownToken: boolean): void {
+  const { url, seed, accounts } = sandbox;
+  const hasAccounts = accounts.length > 0;
+  const token = ownToken || hasAccounts ? "" : ` STAYHOOK_ACCESS_TOKEN=${sandbox.accessToken}`;
+  const start = ownToken ? "your STAYHOOK_ACCESS_TOKEN" : defaultAccessToken;
+  const tokens = `It has the accounts ${accounts.join(", ")}. The token of an account is ${start}-<account>.\n`;
   out.item(
-    { kind: "listening", url, seed },
+    { kind: "listening", url, seed, ...(hasAccounts && { accounts }) },
     () => `The sandbox listens on ${out.style("bold", url)} and uses the seed ${seed}.
-To connect your app, run this command in its shell:
+${hasAccounts ? tokens : ""}To connect your app, run this command in its shell:
   export STAYHOOK_BASE_URL=${url}${token}
 Open ${url} in a browser to follow deliveries and to change records. To list commands, type ${out.style("bold", "help")}.`,
   );
@@ -119,6 +129,10 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
       value: "<file>",
       help: "keep bookings, listings and the webhook configuration in this file, and continue with them after a restart",
     },
+    accounts: {
+      value: "<ids>",
+      help: "make these accounts, such as a17,b2, each with records and a token of its own; with --to, the URL of each account has account=<id>",
+    },
     demo: { help: "begin with a few listings and bookings, unless --state has some already" },
     ...deliveryOptions,
   },
@@ -135,16 +149,23 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
     const options = {
       seed: integerOf(invocation, "seed"),
       accessToken,
+      accounts: text("accounts")
+        ?.split(",")
+        .map((id) => id.trim()),
       delivery: deliveryOf(invocation),
       observe: (event: SandboxObservation) => tell(out, event),
     };
     const made = createSandboxWith(options, file === undefined ? undefined : fileKeeper(file));
-    if (flag("demo")) await addDemo(made);
+    const accounts = accountsOf(made);
+    if (flag("demo")) for (const account of accounts) await addDemo(account);
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);
-      if (to !== undefined && to !== "-") await configure(made, to);
-      await runShell(invocation, made, to === "-" ? (url) => configure(made, url) : undefined);
+      const configureAll = async (url: string) => {
+        for (const account of accounts) await configure(made.url, account, url);
+      };
+      if (to !== undefined && to !== "-") await configureAll(to);
+      await runShell(invocation, made, to === "-" ? configureAll : undefined);
     } finally {
       await made.close();
     }
@@ -152,7 +173,11 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
 };
 
 /** Makes a few records without notifications, so that the sandbox's page shows each status. */
-async function addDemo({ bookings, listings }: Sandbox): Promise<void> {
+/** Returns the accounts. A sandbox without accounts is its own account. */
+const accountsOf = (made: Sandbox): readonly SandboxAccount[] =>
+  made.accounts.length === 0 ? [made] : made.accounts.map((id) => made.account(id));
+
+async function addDemo({ bookings, listings }: SandboxAccount): Promise<void> {
   if (bookings.list().length + listings.list().length > 0) return;
   for (const status of ["Published", "Published", "InReview", "Hidden"]) await listings.create({ status });
   for (const status of ["Request", "Request", "Confirmed", "Confirmed", "Declined", "Cancelled"])
@@ -171,8 +196,14 @@ async function listen(made: Sandbox, where: { port: number; host: string | undef
   }
 }
 
-/** Configures the endpoint through the API, as an app does when it starts. */
-async function configure(made: Sandbox, to: string): Promise<void> {
-  const client = new StayhookClient({ baseUrl: made.url, accessToken: made.accessToken });
-  await client.webhookConfig.ensure({ endpoints: to });
+/** Configures the endpoint through the API, as an app does when it starts. The URL of an account names the account. */
+async function configure(
+  baseUrl: string,
+  { accessToken, accountId }: SandboxAccount,
+  to: string,
+): Promise<void> {
+  const client = new StayhookClient({ baseUrl, accessToken });
+  const url = new URL(to);
+  if (accountId !== undefined && !url.searchParams.has("account")) url.searchParams.set("account", accountId);
+  await client.webhookConfig.ensure({ endpoints: accountId === undefined ? to : url.href });
 }
