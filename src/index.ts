@@ -125,4 +125,5 @@ export {
   type StayChangeOptions,
   stayChange,
 } from "./webhooks/stay-change.ts";
+export type { ReadyReport } from "./webhooks/strays.ts";
 export type { EventTimers, FiredTimer, RecordTimers, Timer, TimerOptions } from "./webhooks/timers.ts";

@@ -39,8 +39,10 @@ import {
   type ReceiveContext,
 } from "./request-context.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
+import { noteHandler } from "./rivals.ts";
 import { SilenceMonitor } from "./silence.ts";
 import { StoreCounts } from "./store-counts.ts";
+import { type ReadyReport, strayCounter } from "./strays.ts";
 import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
 import { workerName } from "./worker-name.ts";
 
@@ -77,9 +79,10 @@ export interface WebhookHandler<out E = WebhookEvent> {
    * Queries the store once. Before this query, the store creates its missing tables. If you call `ready` at startup,
    * an app with a broken store fails at once. Otherwise, the app starts and answers 503.
    *
+   * @returns in a handler with `accountFrom`, how many events have no account
    * @throws the error of the store
    */
-  ready(): Promise<void>;
+  ready(): Promise<ReadyReport | undefined>;
   /**
    * Ends the handling of events: starts no new attempt, and waits up to `timeout` for running callbacks and for the
    * requests that are in flight. Then aborts the `signal` of callbacks that still run, waits for them 3 s at most, and
@@ -228,6 +231,9 @@ export function createWebhookHandler<
     observe,
     log,
   });
+  const hasAccounts = settings.accountFrom !== undefined;
+  const countStrays = hasAccounts && store ? strayCounter(store, log) : undefined;
+  const leave = store && !hasAccounts ? noteHandler(store, log) : undefined;
   const requests = new RequestsInFlight();
   let lastReceivedAt: Date | undefined;
   let closing: Promise<void> | undefined;
@@ -241,8 +247,11 @@ export function createWebhookHandler<
   });
   let takeBackWarning: (() => void) | undefined;
   const inBackground = settings.processing === "background";
+  let strays: Promise<unknown> | undefined;
   const start = (): void => {
     queue?.start();
+    // A store that does not answer is told of elsewhere.
+    strays ??= countStrays?.().catch(() => {});
     if (!closing) silence.start();
   };
 
@@ -266,6 +275,7 @@ export function createWebhookHandler<
 
   const close = async (timeout: number): Promise<void> => {
     silence.stop();
+    leave?.();
     takeBackWarning?.();
     await Promise.all([queue?.close(timeout), withTimeout(timeout, requests.settled())]);
     telemetry.close();
@@ -294,7 +304,10 @@ export function createWebhookHandler<
       const processing = { ...settings, hasAccounts, work, log, process: telemetry.process };
       return processNow(processing, notification, checkCallOptions("process", given));
     },
-    ready: async () => void (await store?.nextDue()),
+    ready: async () => {
+      await store?.nextDue();
+      return countStrays?.();
+    },
     timers: (ref) => {
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");

@@ -425,3 +425,31 @@ describe("webhooks.eraseAccount", () => {
     );
   });
 });
+
+describe("from one account to many", () => {
+  test("ready and the log say how many events have no account", async () => {
+    const before = setup({ accountFrom: undefined });
+    await before.post("/hooks");
+    await before.post("/hooks", { eventId: UUID.replace("3f", "4f"), bookingCode: null });
+    expect(await before.webhooks.ready()).toBeUndefined();
+    const app = setup({ store: before.store });
+    await app.post("/hooks?account=a17");
+    expect(await app.webhooks.ready()).toEqual({ eventsWithoutAccount: 2 });
+    await app.webhooks.ready();
+    expect(app.log.filter(({ message }) => /2 events have no account/.test(message))).toHaveLength(1);
+    expect(await setup().webhooks.ready()).toEqual({ eventsWithoutAccount: 0 });
+  });
+
+  test("two handlers without accountFrom on one store warn, unless the first is closed", async () => {
+    const warnings = ({ log }: { log: LogEntry[] }) =>
+      log.filter(({ message }) => /another webhook handler/.test(message));
+    const one = setup({ accountFrom: undefined });
+    const other = setup({ accountFrom: undefined, store: one.store });
+    expect([warnings(one).length, warnings(other).length]).toEqual([0, 1]);
+    await one.webhooks.close();
+    await other.webhooks.close();
+    expect(warnings(setup({ accountFrom: undefined, store: one.store }))).toEqual([]);
+    const many = setup();
+    expect(warnings(setup({ store: many.store }))).toEqual([]);
+  });
+});
