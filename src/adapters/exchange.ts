@@ -9,7 +9,7 @@ import { internalsOf } from "../webhooks/internals.ts";
 import { type ReceiveResult, Refused } from "../webhooks/receiving/answers.ts";
 import { type BodyCarrier, findBody } from "../webhooks/receiving/found-body.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
-import { assertHandler, type FetchHandler, isFetchHandler } from "./handlers.ts";
+import { assertHandler, type Endpoint, type FetchHandler, isFetchHandler, withEndpoint } from "./handlers.ts";
 import { isStillSent, nodeRequestIn, nodeResponseIn, serverOf, takeOver } from "./node-objects.ts";
 
 /** The part of a webhook handler that the adapters use. */
@@ -18,10 +18,21 @@ export interface Webhooks {
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
 }
 
+/** Finds the account in a request of the framework. */
+export type AccountFinder<R> = {
+  // A method, so that the parameter may have the framework's own type of requests.
+  find(request: R): string | readonly string[] | undefined;
+}["find"];
+
 /** The options of the adapters. */
-export interface AdapterOptions {
+export interface AdapterOptions<R = never> {
   /** The topic of the endpoint: `bookings`, `listings` or `messages`. Callbacks get the topic as `event.topic`. */
   readonly topic?: string | undefined;
+  /**
+   * The account of the endpoint, or a function that finds it in the framework's request, for a handler with `accountFrom`.
+   * If the function returns `undefined`, `accountFrom` finds the account. If it throws, the answer is 503.
+   */
+  readonly account?: string | AccountFinder<R> | undefined;
 }
 
 /** The members that frameworks add to a request. */
@@ -30,7 +41,9 @@ interface FrameworkRequest extends BodyCarrier {
 }
 
 /** A request in the framework's form, with the details that the adapter knows. */
-export interface Given extends AdapterOptions {
+export interface Given {
+  /** Default: an endpoint without topic and account. */
+  readonly endpoint?: Endpoint;
   /** The framework's request: Node's request, or an object that holds it. */
   readonly request: unknown;
   /** The framework's response: Node's response, or an object that holds it. */
@@ -44,7 +57,7 @@ interface Exchange {
   /** The original URL, including a prefix that a router has removed from Node's `url`. */
   readonly url: string;
   readonly body: ReceiveRequest["body"];
-  readonly topic: string | undefined;
+  readonly endpoint: Endpoint;
 }
 
 /** How long the connection stays open after the answer if the client is still sending its body, ms. */
@@ -52,13 +65,13 @@ const LINGER = 1_000;
 
 /** Passes a request to the webhook handler, and sends the answer. */
 async function exchange(webhooks: Pick<Webhooks, "receive">, given: Exchange): Promise<void> {
-  const { request, response, url, body, topic } = given;
+  const { request, response, url, body, endpoint } = given;
   const { method = "", headers } = request;
   const server = serverOf(request);
   if (server) internalsOf(webhooks)?.serves(server);
   let result: ReceiveResult;
   try {
-    result = await webhooks.receive({ method, url, headers, body, topic });
+    result = await webhooks.receive(withEndpoint({ method, url, headers, body }, endpoint));
   } catch {
     // `receive` should never reject. If it does, answer 500, so that the platform sends the notification again.
     result = new Refused("internal").answer;
@@ -134,7 +147,10 @@ function closeSoon(request: IncomingMessage, response: ServerResponse): void {
  *
  * @throws InvalidArgumentError if `handler` is not a webhook handler or a console, or an option is invalid
  */
-export function startServing(handler: Webhooks | FetchHandler, options: AdapterOptions | undefined): void {
+export function startServing(
+  handler: Webhooks | FetchHandler,
+  options: AdapterOptions<never> | undefined,
+): void {
   if (isFetchHandler(handler)) {
     checkNoUnknown(options, []);
   } else {
@@ -192,7 +208,7 @@ function exchangeOf(request: IncomingMessage, response: ServerResponse, given: G
     response,
     url: framework.originalUrl ?? added.originalUrl ?? request.url ?? "",
     body: framework === added ? findBody(request, added) : findBody(request, framework, added),
-    topic: given.topic,
+    endpoint: given.endpoint ?? { topic: undefined, account: undefined },
   };
 }
 

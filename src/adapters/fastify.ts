@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
-import type { FetchHandler } from "./handlers.ts";
+import { endpointOf, type FetchHandler } from "./handlers.ts";
 
-export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
@@ -37,6 +37,12 @@ export interface FastifyRequestLike {
   readonly body: unknown;
 }
 
+/** The request that a function of the option `account` gets. */
+export interface FastifyRouteRequest extends FastifyRequestLike {
+  /** The parameters of the path, such as those of the plugin's `prefix`. */
+  readonly params: Readonly<Record<string, string>>;
+}
+
 /** The part of Fastify's reply that the plugin uses. */
 export interface FastifyReplyLike {
   /** Node's response. */
@@ -59,9 +65,11 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
  * ```
  */
-export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: AdapterOptions): FastifyPlugin {
+export function toFastifyPlugin(
+  handler: Webhooks | FetchHandler,
+  options?: AdapterOptions<FastifyRouteRequest>,
+): FastifyPlugin {
   startServing(handler, options);
-  const topic = options?.topic;
   return (app, _options, done) => {
     // Removes only the parsers of this plugin's context. The parsers of the app stay.
     app.removeAllContentTypeParsers();
@@ -83,7 +91,11 @@ export function toFastifyPlugin(handler: Webhooks | FetchHandler, options?: Adap
       const type = types.get(raw);
       if (type !== undefined) raw.headers["content-type"] = type;
       // `request.body` is Node's stream, unless a hook of the app replaced it.
-      void answerWith(handler, { request, response: reply.raw, topic });
+      void answerWith(handler, {
+        request,
+        response: reply.raw,
+        endpoint: endpointOf(options, request as FastifyRouteRequest),
+      });
     };
     app.all("/", handle);
     app.all("/*", handle);

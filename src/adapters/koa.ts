@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
-import type { FetchHandler } from "./handlers.ts";
+import { endpointOf, type FetchHandler } from "./handlers.ts";
 
-export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /** The part of a Koa context that the middleware uses. */
@@ -19,6 +19,12 @@ export interface KoaContextLike {
   respond?: boolean | undefined;
 }
 
+/** The context that a function of the option `account` gets. */
+export interface KoaRouterContext extends KoaContextLike {
+  /** The parameters of the path, as a router adds them. */
+  readonly params: Readonly<Record<string, string>>;
+}
+
 /** Middleware for `app.use` and for a router's routes. */
 export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
 
@@ -33,12 +39,18 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * router.post("/hooks", toKoaMiddleware(webhooks));
  * ```
  */
-export function toKoaMiddleware(handler: Webhooks | FetchHandler, options?: AdapterOptions): KoaMiddleware {
+export function toKoaMiddleware(
+  handler: Webhooks | FetchHandler,
+  options?: AdapterOptions<KoaRouterContext>,
+): KoaMiddleware {
   startServing(handler, options);
-  const topic = options?.topic;
   return async (context) => {
     // Koa must not answer: the adapter writes the answer, and ends the connection if the body was not read.
     context.respond = false;
-    await answerWith(handler, { request: context.request, response: context.res, topic });
+    await answerWith(handler, {
+      request: context.request,
+      response: context.res,
+      endpoint: endpointOf(options, context as KoaRouterContext),
+    });
   };
 }

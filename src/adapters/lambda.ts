@@ -3,9 +3,9 @@ import type { ReceiveResult } from "../webhooks/receiving/answers.ts";
 import type { ReceiveRequest } from "../webhooks/receiving/request.ts";
 import type { ReceiveContext } from "../webhooks/request-context.ts";
 import type { AdapterOptions } from "./exchange.ts";
-import { assertHandler } from "./handlers.ts";
+import { assertHandler, endpointOf, withEndpoint } from "./handlers.ts";
 
-export type { AdapterOptions } from "./exchange.ts";
+export type { AccountFinder, AdapterOptions } from "./exchange.ts";
 export {
   type SqsBatchResponse,
   type SqsEvent,
@@ -44,6 +44,8 @@ export interface LambdaHttpEvent {
     | Readonly<Record<string, readonly string[] | undefined>>
     | null
     | undefined;
+  /** The parameters of the path, as the routes of an API Gateway name them. */
+  readonly pathParameters?: Readonly<Record<string, string | undefined>> | null | undefined;
   /** The body as text, or in base64. */
   readonly body?: string | null | undefined;
   /** Whether `body` is in base64. */
@@ -101,13 +103,13 @@ const SPARE = 1000;
  */
 export function toLambdaHandler(
   webhooks: LambdaWebhooks,
-  options?: AdapterOptions,
+  options?: AdapterOptions<LambdaHttpEvent>,
 ): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
   assertHandler(webhooks, ["receive"], options);
   return async (event, context) => {
     const startedAt = performance.now();
     const work: Promise<unknown>[] = [];
-    const request = { ...toReceiveRequest(event), topic: options?.topic };
+    const request = withEndpoint(toReceiveRequest(event), endpointOf(options, event));
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
     await withTimeout(waitOf(context, startedAt), Promise.all(work));
     return { statusCode: result.status, headers: result.headers, body: result.body };

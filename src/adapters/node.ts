@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
-import type { FetchHandler } from "./handlers.ts";
+import { endpointOf, type FetchHandler } from "./handlers.ts";
 
-export type { AdapterOptions, Webhooks } from "./exchange.ts";
+export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /**
@@ -15,6 +15,12 @@ export type NodeHandler = (
   next?: unknown,
 ) => Promise<void>;
 
+/** The request that a function of the option `account` gets. */
+export interface NodeRequest extends IncomingMessage {
+  /** The parameters of the path, as Express and other routers add them. */
+  readonly params: Readonly<Record<string, string>>;
+}
+
 /**
  * Makes a listener from a webhook handler or a console, for node:http, Express 4 and 5, and Connect. Mount the
  * listener on its own path, because it answers every request. A body parser may run before the listener.
@@ -26,11 +32,15 @@ export type NodeHandler = (
  * createServer(toNodeHandler(webhooks)).listen(3000);
  * // or, in Express:
  * app.post("/hooks/bookings", toNodeHandler(webhooks, { topic: "bookings" }));
+ * app.post("/accounts/:account", toNodeHandler(webhooks, { account: (request) => request.params.account }));
  * ```
  */
-export function toNodeHandler(handler: Webhooks | FetchHandler, options?: AdapterOptions): NodeHandler {
+export function toNodeHandler(
+  handler: Webhooks | FetchHandler,
+  options?: AdapterOptions<NodeRequest>,
+): NodeHandler {
   startServing(handler, options);
-  const topic = options?.topic;
   // Some hosts, such as h3, take a listener without `next` for one that has answered when it returns.
-  return (request, response, _next) => answerWith(handler, { request, response, topic });
+  return (request, response, _next) =>
+    answerWith(handler, { request, response, endpoint: endpointOf(options, request as NodeRequest) });
 }

@@ -247,11 +247,12 @@ export function createWebhookHandler<
   });
   let takeBackWarning: (() => void) | undefined;
   const inBackground = settings.processing === "background";
-  let strays: Promise<unknown> | undefined;
+  let countsStrays = countStrays !== undefined;
   const start = (): void => {
     queue?.start();
     // A store that does not answer is told of elsewhere.
-    strays ??= countStrays?.().catch(() => {});
+    if (countsStrays) countStrays?.().catch(() => {});
+    countsStrays = false;
     if (!closing) silence.start();
   };
 

@@ -14,6 +14,7 @@ import type { Observation } from "./observability.ts";
 import type { GoneWitness } from "./processing/gone-witness.ts";
 import type { SnapshotOf } from "./processing/record.ts";
 import type { StatusSeen } from "./processing/unknown-status.ts";
+import type { AccountFrom } from "./receiving/account.ts";
 
 /** The members of Node's `Server` that the handler uses. */
 export interface ClosableServer {
@@ -27,6 +28,8 @@ export interface Internals {
   readonly client: StayhookClient<Booking, Listing>;
   /** `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<unknown> | undefined;
+  /** Where a request names its account. It is `undefined` if there is one account. */
+  readonly accountFrom: AccountFrom | undefined;
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
   /** The topics whose events `on` has callbacks for. */
