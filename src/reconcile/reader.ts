@@ -1,7 +1,6 @@
 // The reads of a pass: when the circuit breaker lets them through, and when an outage stops the pass.
 
 import { pause, untilAborted } from "../async.ts";
-import { APIError } from "../client/client-errors.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import { type Backoff, type Kind, kindOf, type Outage } from "../queue/work.ts";
@@ -107,7 +106,7 @@ export class Reader {
         if (verdict === "record") {
           failure = { error, answered: true };
           this.answered = true;
-        } else this.#outOfReach(error, outage, name);
+        } else this.#outOfReach(outage, name);
       } finally {
         breaker.end(reading);
       }
@@ -118,9 +117,8 @@ export class Reader {
   }
 
   /** Stops the pass if waiting does not help, because the token is missing or refused. */
-  #outOfReach(error: unknown, { everything }: Outage, name: string): void {
+  #outOfReach({ everything, limited }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
-    const limited = error instanceof APIError && error.status === 429;
     if (everything && !limited) stop.stop("unreachable", breaker.waitAt(performance.now(), kindOf(name)));
   }
 

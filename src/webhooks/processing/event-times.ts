@@ -10,6 +10,8 @@ export interface RecheckJson {
   /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
   readonly timestamp?: string;
   readonly decideBy?: string;
+  /** Whether the notification cannot have been sent for what was read, so that a third look follows if nothing changes. */
+  readonly unexplained?: boolean;
   /**
    * By name: the time of a timer that has asked for the recheck, when that timer was set, and the `sequence` of the record
    * at each time that it asked.

@@ -355,36 +355,52 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     return own === ref ? undefined : own;
   }
 
-  /**
-   * Schedules another read of the record, because the platform may notify before its API shows the change. A booking
-   * that has only been begun counts as unchanged.
-   */
+  /** Schedules another read of the record, because the platform may notify before its API shows the change. */
   #recheck(record: Booking | Listing, changed: boolean): readonly FurtherEvent[] {
-    const { source, replayed, previous } = this.#claim;
+    const { source, replayed, notification } = this.#claim;
     const { recheckAfter = false } = this.#options.queued ?? {};
-    const isBegun = record.status === "Initiated" && previous === undefined;
-    if (recheckAfter === false || source !== "webhook" || replayed || (changed && !isBegun)) return [];
-    return [recheckOf(this.#claim, recheckAfter)];
+    if (recheckAfter === false || replayed || (source !== "webhook" && source !== "recheck")) return [];
+    if (source === "recheck") {
+      const { unexplained, timers, ...told } = JSON.parse(notification ?? "{}") as ToldJson;
+      return unexplained && !timers && !changed ? [recheckOf(this.#claim, THIRD_LOOK, told)] : [];
+    }
+    if (changed && !this.#isPassing(record.status)) return [];
+    // The platform documents no notification for a booking that has only been begun.
+    const unexplained = !changed || record.status === "Initiated";
+    const [timestamp, decideBy] = [timestampOf(this.#claim), decideByOf(this.#claim)];
+    const told = { recheckOf: this.#claim.eventId, timestamp, decideBy };
+    return [recheckOf(this.#claim, recheckAfter, { ...told, ...(unexplained && { unexplained }) })];
+  }
+
+  /** Whether a booking with this status soon has another one. With Instant Book, the confirmation may be on its way. */
+  #isPassing(status: string): boolean {
+    const { kind } = this.#subject;
+    return ["Request", "Initiated"].includes(status) || eventType(kind, status) === `${kind}.unknown`;
   }
 }
 
+/** The wait between the second and the third look at a record, ms. */
+const THIRD_LOOK = 15 * 60_000;
+
+/** What a recheck tells of its notification. */
+type ToldJson = RecheckJson & { readonly recheckOf?: string };
+
 /**
- * Returns the event that reads the record again after `recheckAfter` ms. Each notification moves the record's recheck,
- * so that the second look comes this long after the last notification.
+ * Returns the event that reads the record again after `wait` ms. Each notification moves the record's recheck, so that the
+ * second look comes this long after the last notification.
  */
-function recheckOf(claim: ClaimedEvent, recheckAfter: number): FurtherEvent {
-  const told = { timestamp: timestampOf(claim), decideBy: decideByOf(claim) };
+function recheckOf({ ref, traceparent }: ClaimedEvent, wait: number, told: object): FurtherEvent {
   return {
     event: {
-      eventId: ownId("recheck", claim.ref!),
-      ref: claim.ref,
+      eventId: ownId("recheck", ref!),
+      ref,
       source: "recheck",
       topic: null,
-      timestamp: new Date(now() + recheckAfter).toISOString(),
-      notification: JSON.stringify({ recheckOf: claim.eventId, ...told }),
-      traceparent: claim.traceparent,
+      timestamp: new Date(now() + wait).toISOString(),
+      notification: JSON.stringify(told),
+      traceparent,
     },
-    dueIn: recheckAfter,
+    dueIn: wait,
     replace: "moved",
   };
 }

@@ -321,17 +321,15 @@ export function fetchFailure(error: unknown): WorkFailure {
 
 function answerFailure(error: APIError): WorkFailure {
   const { status } = error;
-  if (error instanceof NotFoundError) return refused("not-found", error);
+  const retryAfter = retryAfterMs(error.headers);
   // A 2xx whose body reports a failure is an answer about this record, not an outage.
-  const isSuccess = status >= 200 && status <= 299;
-  const temporary =
-    !isSuccess && (status < 400 || status >= 500 || status === 408 || status === 429 || status === 401);
-  if (!temporary) return refused("denied", error);
-  return outOfReach(error, {
-    everything: status === 429 || status === 401,
-    ...(status === 429 && { limited: true }),
-    retryAfter: retryAfterMs(error.headers),
-  });
+  const isAnswer = (status >= 200 && status <= 299) || (status >= 400 && status <= 499 && status !== 401);
+  // Some platforms tell a rate limit as 403, or as an error in a 200. Only a wait that they ask for shows it.
+  const isLimit = status === 429 || (isAnswer && status !== 408 && retryAfter !== undefined);
+  if (isLimit) return outOfReach(error, { everything: true, limited: true, retryAfter });
+  if (error instanceof NotFoundError) return refused("not-found", error);
+  if (isAnswer && status !== 408) return refused("denied", error);
+  return outOfReach(error, { everything: status === 401, retryAfter });
 }
 
 function refused(reason: "not-found" | "denied", error: unknown): WorkFailure {

@@ -98,6 +98,26 @@ describe("a platform that is out of reach", () => {
     }
   });
 
+  test.each<[string, Answer]>([
+    ...[400, 403, 409, 422].map((status): [string, Answer] => [String(status), { status }]),
+    ["200 with an error", { status: 200, body: { success: false, message: "slow down" } }],
+    ["200 with an error code", { status: 200, body: { error: { code: 429, message: "too many requests" } } }],
+  ])("%s with Retry-After is a rate limit", async (_, answer) => {
+    const { platform, deliver, event, webhooks } = await failing({
+      ...(answer as Exclude<Answer, Error>),
+      headers: { "retry-after": "120" },
+    });
+    platform.booking("A2", "Confirmed");
+    await deliver(notificationOf({ bookingCode: "A2" }));
+    expect(await event()).toMatchObject({ state: "retrying", attempts: 0, reason: "unavailable" });
+    expect(await webhooks.health()).toMatchObject({ state: "paused", pauseScope: "everything" });
+    await advance(118_000);
+    expect(platform.reads).toEqual(["A1"]);
+    platform.booking("A1", "Confirmed");
+    await advance(60_000);
+    expect((await event())?.state).toBe("done");
+  });
+
   test("is read once for each attempt, because the queue retries, and a 503 of one record does not pause", async () => {
     const { platform, deliver, webhooks } = await failing({ status: 503 });
     platform.booking("A2", "Confirmed");
