@@ -71,13 +71,15 @@ async function* readPages<T>(
   const ofCall = options?.query as QueryInput | undefined;
   const rows: T[] = [];
   const asked = new Set<string>();
+  const seen = new Set<unknown>();
   let [invalid, cut] = [0, false];
   let failed: Page<T> | undefined;
   for (let query: QueryInput = {}; ; ) {
     const { data: page, response, body } = await readPage(options, query);
-    // `push(...page.rows)` would overflow the stack for hundreds of thousands of rows.
-    for (const row of page.rows) rows.push(row);
-    yield page.rows;
+    const news = newRows(page.rows, seen);
+    // `push(...news)` would overflow the stack for hundreds of thousands of rows.
+    for (const row of news) rows.push(row);
+    yield news;
     invalid += page.invalid;
     cut ||= page.rows.length + page.invalid < page.length;
     // After an invalid row, read the remaining pages, too, so that the error has all valid rows.
@@ -109,6 +111,14 @@ async function* readPages<T>(
       );
     return { data: setListFacts(rows, facts), response, body };
   }
+}
+
+/** Leaves out the rows that an earlier page had, because listings may move while the pages are read. */
+function newRows<T>(rows: readonly T[], seen: Set<unknown>): T[] {
+  const idOf = (row: T) => (row as { readonly listingId?: unknown }).listingId;
+  const news = rows.filter((row) => !seen.has(idOf(row)));
+  for (const row of news) seen.add(idOf(row));
+  return news;
 }
 
 interface Next {

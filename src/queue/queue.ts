@@ -30,6 +30,7 @@ export class Queue<Tx> {
   readonly #claims: Claims<Tx>;
   readonly #loop: Loop<Tx>;
   readonly #pruner: Pruner<Tx>;
+  #drains = 0;
   #unsubscribe: (() => void) | undefined;
   #unwatchClock: (() => void) | undefined;
   #closing: Promise<void> | undefined;
@@ -89,6 +90,11 @@ export class Queue<Tx> {
     return this.#unrecorded.failure ?? this.#loop.failure;
   }
 
+  /** Whether this process handles due events now, in its loop or in a drain. */
+  get handles(): boolean {
+    return !this.#closing && (this.#loop.started || this.#drains > 0);
+  }
+
   get pause(): Pause | undefined {
     return this.breaker.pause;
   }
@@ -122,6 +128,7 @@ export class Queue<Tx> {
   async push(options: DrainOptions = {}, then?: () => Promise<void>): Promise<DrainResult> {
     if (this.#closing) return { done: 0, failed: 0 };
     const stop = new Stop(options);
+    this.#drains += 1;
     try {
       const { breaker } = this;
       const [refusedReads, unrecorded] = [this.#refusedReads, this.#unrecorded];
@@ -131,6 +138,7 @@ export class Queue<Tx> {
       await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
       return result;
     } finally {
+      this.#drains -= 1;
       stop.clear();
     }
   }

@@ -2,7 +2,16 @@ import * as z from "zod";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
-import { callable, check, durationFrom, integerFrom, logger, optionsObject, or } from "../options.ts";
+import {
+  callable,
+  check,
+  durationFrom,
+  integerFrom,
+  logger,
+  numberFrom,
+  optionsObject,
+  or,
+} from "../options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/field-changes.ts";
@@ -20,7 +29,7 @@ export type Incomplete = "locked" | "unreachable" | "aborted";
 export interface ReconcileReport {
   /** How many listings and bookings were read and compared. */
   readonly checked: number;
-  /** How many events the pass added for changed records. Includes events that `watch` added since the last pass. */
+  /** How many events the pass added for records that changed or are gone. Includes events that `watch` added since the last pass. */
   readonly changed: number;
   /** How many times a read failed or `track` threw. Each invalid row of the list also counts. */
   readonly failed: number;
@@ -74,10 +83,13 @@ export interface ReadFailedObservation {
   readonly error: unknown;
 }
 
-/** A known listing is no longer in the list. No event is added, because the listing has no status. */
-export interface VanishedObservation {
-  readonly kind: "vanished";
-  /** `listing:<id>`. */
+/**
+ * The platform no longer returns a record that the store knows, but returns others. The store now has an event for it,
+ * whose callback is `booking.gone` or `listing.gone`.
+ */
+export interface GoneObservation {
+  readonly kind: "gone";
+  /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The status in the snapshot. */
   readonly previousStatus: string;
@@ -102,7 +114,7 @@ export type ReconcileObservation =
   | ChangedObservation
   | LearnedObservation
   | ReadFailedObservation
-  | VanishedObservation
+  | GoneObservation
   | PassObservation
   | PassFailedObservation;
 
@@ -121,6 +133,8 @@ export interface ReconcilerOptions {
   readonly expectedEndpoints?: EnsureInput["endpoints"] | undefined;
   /** How many records the reconciler reads at once. Default 4. */
   readonly concurrency?: number | undefined;
+  /** How many requests the reconciler begins within a second at most. May be a fraction. Default 10. */
+  readonly rate?: number | undefined;
   /** Whether the first pass only records unknown listings, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
   /** Called with each observation. If the function throws, the reconciler logs the error and continues. */
@@ -139,6 +153,7 @@ export interface Settings {
   /** The expected URL of each topic; `null` for a topic that should have no URL. */
   readonly expectedEndpoints: Readonly<Record<string, string | null | undefined>>;
   readonly concurrency: number;
+  readonly rate: number;
   readonly baseline: boolean;
   /** Gets each observation. Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
@@ -152,6 +167,7 @@ const schema = () =>
     every: or(durationFrom(1, Number.MAX_SAFE_INTEGER), DAY),
     expectedEndpoints: z.unknown().optional().transform(expectedUrls),
     concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
+    rate: numberFrom(0.001, 10_000, "must be a number from 0.001 to 10000").default(10),
     baseline: z.boolean({ error: "must be true or false" }).default(true),
     observe: callable<(event: ReconcileObservation) => unknown>().optional(),
     logger: logger().optional(),
@@ -165,7 +181,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   );
   const checked = check(schema, options, { before });
   const internals = internalsOf(webhooks)!;
-  const { every, expectedEndpoints, concurrency, baseline } = checked;
+  const { every, expectedEndpoints, concurrency, rate, baseline } = checked;
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
@@ -181,6 +197,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     every,
     expectedEndpoints,
     concurrency,
+    rate,
     baseline,
     observe: safeObserve(checked.observe, log),
     log,

@@ -7,9 +7,16 @@ import { bookingTable, type Status } from "../models/statuses.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
-import { compare, type SnapshotOf, type TrackedSnapshot } from "../webhooks/processing/record.ts";
+import { goneRecordOf, isGone } from "../webhooks/processing/gone.ts";
+import {
+  compare,
+  fetchFailure,
+  type SnapshotOf,
+  type TrackedSnapshot,
+} from "../webhooks/processing/record.ts";
 import { listingRef, parseRef } from "../webhooks/refs.ts";
 import type { Changes } from "./changes.ts";
+import { handleEvents } from "./handle-events.ts";
 import type { Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
@@ -17,6 +24,10 @@ import type { Progress } from "./state.ts";
 const DAY = 24 * 60 * 60_000;
 /** How long a booking may still change after its last day, ms. */
 const AFTERWARDS = 7 * DAY;
+/** How many events whose record was not found a pass replays, the newest ones. */
+const NOT_FOUND_REPLAYED = 100;
+/** Why the read of a parked event failed, apart from records that were not found. */
+const READ_FAILED = ["denied", "invalid-record", "unavailable"] as const;
 const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 
 export interface PassOptions extends Settings {
@@ -24,7 +35,7 @@ export interface PassOptions extends Settings {
   readonly reader: Reader;
   readonly changes: Changes;
   /** The state from which this pass starts. */
-  readonly state: Pick<Progress, "after" | "learned">;
+  readonly state: Pick<Progress, "after" | "learned" | "replayed">;
   /** Bookings that the user passed to `watch`. The pass drops a booking from this set if it has a snapshot. */
   readonly watched: Set<string>;
 }
@@ -35,6 +46,12 @@ interface Step {
   readonly done: () => void;
 }
 
+/** A known record that was not found. */
+interface Missing {
+  readonly ref: string;
+  readonly done: () => void;
+}
+
 /** One pass through all listings and all bookings that can still change. */
 export class Pass {
   readonly #options: PassOptions;
@@ -42,6 +59,10 @@ export class Pass {
   readonly #listed = new Set<string>();
   /** The `done` functions of unreachable records. The pass calls them when the platform answers for another record. */
   readonly #unreached: (() => void)[] = [];
+  readonly #missing: Missing[] = [];
+  /** Whether it is not clear if records are gone, or if the platform hides them all. */
+  #isInDoubt = false;
+  #replayed: boolean;
   /** Whether the pass has compared or recorded all valid rows of the list. */
   #learned = false;
   /** Whether the list has all listings: no page and no row is missing. */
@@ -55,12 +76,14 @@ export class Pass {
   constructor(options: PassOptions) {
     this.#options = options;
     this.#checkpoint = new Checkpoint(options.state.after);
+    this.#replayed = options.state.replayed;
   }
 
   get progress(): Progress {
     const complete = this.#complete;
     const learned = this.#options.state.learned || this.#learned;
-    return { complete, after: complete ? null : this.#checkpoint.after, learned };
+    const after = complete ? null : this.#checkpoint.after;
+    return { complete, after, learned, replayed: this.#replayed };
   }
 
   /** @throws errors of the store */
@@ -69,8 +92,9 @@ export class Pass {
     await this.#checkConfig();
     if (stop.reason === undefined) await this.#checkListings();
     if (stop.reason === undefined) await this.#checkBookings();
+    if (stop.reason === undefined) await this.#checkMissing();
     // A pass with few reads may end before the reader detects the outage.
-    if (!reader.answered) stop.stop("unreachable");
+    if (!reader.answered || this.#isInDoubt) stop.stop("unreachable");
     this.#complete = stop.reason === undefined;
   }
 
@@ -103,15 +127,36 @@ export class Pass {
     if (problem) log.limited("config", "warn", `${problem}. Run: npx stayhook config ensure`);
   }
 
+  /**
+   * Replays the events that were parked because their record could not be read. An event of a new booking is the only
+   * trace of that booking, and strangers can cause any number of not-found ones.
+   */
+  async #replayParked(): Promise<void> {
+    if (this.#replayed) return;
+    this.#replayed = true;
+    const { store } = this.#options;
+    const notFound = await store.list({ state: "parked", reason: "not-found", limit: NOT_FOUND_REPLAYED });
+    let replayed = 0;
+    for (const { eventId } of notFound)
+      replayed += await store.replay({ eventId, state: "parked", reason: "not-found" });
+    for (const reason of READ_FAILED) replayed += await store.replay({ state: "parked", reason });
+    if (replayed > 0) handleEvents(this.#options);
+  }
+
   async #checkListings(): Promise<void> {
     const { client, reader, stop, concurrency } = this.#options;
     const read = await reader.read("listings", (options) => client.listings.list(options));
     if (read === undefined) return;
+    // The platform answers. The replayed events come before the reads, so that these find no change that waits.
+    if (reader.answered) await this.#replayParked();
     const facts = listFactsOf(Object("error" in read ? read.error : read.value));
     const invalid = facts?.invalid ?? 0;
     this.partial = facts?.partial ?? false;
     if ("error" in read) this.#fail("listings", read.error, Math.max(invalid, 1));
-    await forEach("error" in read ? validRows(read.error) : read.value, concurrency, async (listing) => {
+    const rows = "error" in read ? validRows(read.error) : read.value;
+    // If listings move while the pages are read, a row may come twice.
+    const once = new Map(rows.map((row) => [row.listingId, row]));
+    await forEach(once.values(), concurrency, async (listing) => {
       if (stop.reason === undefined) await this.#checkListing(listing);
     });
     if (stop.reason !== undefined) return;
@@ -162,9 +207,9 @@ export class Pass {
     });
   }
 
-  /** Yields the known bookings after the checkpoint, and reports listings that have vanished. */
+  /** Yields the known bookings after the checkpoint, and the known listings that the list lacks. */
   async *#steps(): AsyncGenerator<Step> {
-    const { store, stop, state, observe } = this.#options;
+    const { store, stop, state } = this.#options;
     for await (const known of store.snapshots({ after: state.after ?? undefined })) {
       if (stop.reason !== undefined) return;
       const { ref, snapshot } = known;
@@ -173,8 +218,41 @@ export class Pass {
         yield { known, done };
         continue;
       }
-      if (ref.startsWith("listing:") && this.#listIsWhole && !this.#listed.has(ref))
-        observe({ kind: "vanished", ref, previousStatus: snapshot.status });
+      // The list is only a hint: its pages may have moved while they were read.
+      const isMissing = ref.startsWith("listing:") && this.#listIsWhole && !this.#listed.has(ref);
+      if (isMissing && !isGone(snapshot)) yield { known, done };
+      else done();
+    }
+  }
+
+  /** Adds events for the known records that were not found, if the platform returns others. */
+  async #checkMissing(): Promise<void> {
+    const { internals, stop, reader, changes, store } = this.#options;
+    const doubted = new Set<string>();
+    for (const { ref, done } of this.#missing) {
+      const { kind } = parseRef(ref)!;
+      if (doubted.has(kind)) continue;
+      const asked = { isLast: false, isGivenUp: false };
+      const asking = internals.goneWitness!.ask(ref, stop.signal, asked);
+      const doubt = await asking.catch((error) => {
+        if (!stop.signal.aborted) throw error;
+      });
+      if (stop.reason !== undefined) return;
+      const known = await store.snapshotOf(ref);
+      const gone =
+        known && !isGone(known.snapshot) ? goneRecordOf(parseRef(ref)!, known.snapshot) : undefined;
+      const eventId = gone && (await changes.add(ref, known, gone.snapshot, stop.signal));
+      if (doubt) {
+        // The event waits until the platform returns something, or until it gives up.
+        doubted.add(kind);
+        this.#isInDoubt = true;
+        await reader.doubt(ref, doubt);
+        continue;
+      }
+      if (eventId !== undefined) {
+        this.changed += 1;
+        this.#options.observe({ kind: "gone", ref, previousStatus: known!.snapshot.status });
+      }
       done();
     }
   }
@@ -184,17 +262,24 @@ export class Pass {
    * @param row - the record's row in the list, used if the record itself cannot be read
    */
   async #checkRecord(ref: string, done: () => void, row?: TrackedSnapshot): Promise<void> {
-    const { client, store, reader } = this.#options;
+    const { client, store, reader, internals } = this.#options;
+    const { goneWitness } = internals;
     const subject = parseRef(ref);
     if (!subject) return done();
     const before = await store.snapshotOf(ref);
+    const since = performance.now();
     const read = await reader.read<Booking | Listing>(ref, (options) =>
       subject.kind === "booking"
         ? client.bookings.get(subject.bookingCode, options)
         : client.listings.get(subject.listingId, options),
     );
     if (read === undefined) return;
+    if (!("error" in read)) goneWitness!.found(ref, since);
     if ("error" in read && !row) {
+      if (before && fetchFailure(read.error).reason === "not-found") {
+        goneWitness!.missed(ref);
+        return isGone(before.snapshot) ? done() : void this.#missing.push({ ref, done });
+      }
       this.#fail(ref, read.error);
       // Do not call `done` yet. If no other record can be read either, the next pass begins with this record.
       if (!read.answered) return void this.#unreached.push(done);

@@ -4,8 +4,9 @@ import { pause, untilAborted } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
 import { type Backoff, type Kind, kindOf, type Outage } from "../queue/work.ts";
+import type { Doubt } from "../webhooks/processing/gone-witness.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
-import type { Incomplete } from "./options.ts";
+import type { Incomplete, Settings } from "./options.ts";
 
 /** How many times a pass tries to read one record while the platform is out of reach. */
 const TRIES = 3;
@@ -17,6 +18,8 @@ const ROUNDS = 3;
 const LONGEST_WAIT = 60_000;
 /** How often a read looks whether the half-open breaker lets it through, ms. */
 const LOOK_AGAIN = 50;
+/** How long one read waits for waiting events at most, ms: if this process handles events, and if it does not. */
+const [PATIENCE, PATIENCE_WITH_OTHERS] = [5000, 1000];
 
 /** Why a pass stops before its end. The first reason counts. */
 export class StopReason {
@@ -48,7 +51,9 @@ interface Failure {
 /** The result of a read. It is `undefined` if the pass stopped before an answer. */
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
-interface ReaderOptions {
+interface ReaderOptions extends Pick<Settings, "rate"> {
+  readonly store: Pick<Settings["store"], "nextDue">;
+  readonly internals: Pick<Settings["internals"], "handlesEvents">;
   readonly stop: StopReason;
   /** The circuit breaker of the handler's queue, which shares its outages with the pass. */
   readonly breaker: CircuitBreaker;
@@ -61,6 +66,9 @@ interface ReaderOptions {
 export class Reader {
   readonly #options: ReaderOptions;
   #triesAtOnce: boolean;
+  readonly #rate: RateLimit;
+  /** Whether no process seems to handle the events that wait. */
+  #eventsStay = false;
   /** A pass that the user asked for does not count the pauses before it. */
   readonly #pausesBefore: Readonly<Record<Kind, number>>;
 
@@ -69,7 +77,8 @@ export class Reader {
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    const { asked, breaker } = options;
+    const { asked, breaker, rate } = options;
+    this.#rate = new RateLimit(rate);
     this.#triesAtOnce = asked;
     if (asked) breaker.tryNow();
     const before = (kind: Kind): number => (asked ? breaker.pausesOf(kind) : 0);
@@ -82,6 +91,9 @@ export class Reader {
     const { signal } = stop;
     let failure: Failure | undefined;
     for (let tries = 1; tries <= TRIES && (await this.#isReady(name)); tries += 1) {
+      await this.#letEventsGoFirst();
+      await this.#rate.next(signal, asked);
+      if (signal.aborted) return failure;
       const reading = breaker.begin(name);
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.
@@ -116,6 +128,30 @@ export class Reader {
     return failure;
   }
 
+  /** Reports that a record was not found, and nothing else either, so that the events of its kind wait. */
+  async doubt(ref: string, { error, outage }: Doubt): Promise<void> {
+    const { breaker } = this.#options;
+    const reading = breaker.begin(ref);
+    await breaker.recordOutage(reading, true, outage, error);
+    breaker.end(reading);
+  }
+
+  /** Waits while events wait, because they share the platform's limits with the pass. */
+  async #letEventsGoFirst(): Promise<void> {
+    const { stop, store, internals, breaker, asked } = this.#options;
+    const since = performance.now();
+    // Events that wait for the end of a pause do not need the platform's limits now.
+    while (!stop.signal.aborted && !breaker.pause && (await store.nextDue()) === 0) {
+      const patience = internals.handlesEvents() ? PATIENCE : this.#eventsStay ? 0 : PATIENCE_WITH_OTHERS;
+      if (performance.now() - since >= patience) {
+        this.#eventsStay = true;
+        return;
+      }
+      await pause(LOOK_AGAIN, stop.signal, asked);
+    }
+    this.#eventsStay = false;
+  }
+
   /** Stops the pass if waiting does not help, because the token is missing or refused. */
   #outOfReach({ everything, limited }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
@@ -139,5 +175,33 @@ export class Reader {
       else await pause(wait || LOOK_AGAIN, stop.signal, asked);
     }
     return false;
+  }
+}
+
+/** Limits how many reads begin within any second. */
+class RateLimit {
+  readonly #most: number;
+  /** In how many ms {@link #most} reads may begin. */
+  readonly #window: number;
+  /** When the last reads began, on the monotonic clock. */
+  readonly #begun: number[] = [];
+
+  /** @param rate - reads in a second */
+  constructor(rate: number) {
+    this.#most = Math.max(1, Math.floor(rate));
+    this.#window = (this.#most / rate) * 1000;
+  }
+
+  /** Waits until a read may begin, or the signal aborts. */
+  async next(signal: AbortSignal, keepAlive: boolean): Promise<void> {
+    while (!signal.aborted) {
+      const now = performance.now();
+      while (this.#begun.length > 0 && this.#begun[0]! <= now - this.#window) this.#begun.shift();
+      if (this.#begun.length < this.#most) {
+        this.#begun.push(now);
+        return;
+      }
+      await pause(Math.ceil(this.#begun[0]! + this.#window - now), signal, keepAlive);
+    }
   }
 }

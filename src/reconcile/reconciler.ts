@@ -3,6 +3,7 @@ import { StayhookError } from "../errors.ts";
 import { abortSignal, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { Changes } from "./changes.ts";
+import { handleEvents } from "./handle-events.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions, type Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
 import { Reader, StopReason } from "./reader.ts";
@@ -14,6 +15,7 @@ export type { DriftObservation, MissedObservation, ReconcilerAlarm } from "../we
 export type {
   ChangedObservation,
   CheckedObservation,
+  GoneObservation,
   Incomplete,
   LearnedObservation,
   PassFailedObservation,
@@ -22,14 +24,13 @@ export type {
   ReconcileObservation,
   ReconcileReport,
   ReconcilerOptions,
-  VanishedObservation,
 } from "./options.ts";
 
 /** Finds changes that no notification reported. Made by {@link createReconciler}. The functions need no `this`. */
 export interface Reconciler {
   /**
-   * Makes a pass now, even if no pass is due yet. Call `run` from a cron job. Continues an incomplete pass that began
-   * less than `every` ago. If this reconciler is already making a pass, waits for that pass. Resolves when each due
+   * Makes a pass now, even if no pass is due yet. Call `run` from a cron job. Continues where the last incomplete pass
+   * stopped. If this reconciler is already making a pass, waits for that pass. Resolves when each due
    * event has had an attempt. If the handler has `autoStart: false`, resolves when the pass ends.
    *
    * @throws an error of the store; StayhookError after `close`; InvalidArgumentError for an invalid `signal`
@@ -199,6 +200,8 @@ class StoreReconciler {
     const { store, every, breaker, internals, log } = this.#settings;
     const { backoff, leaseDuration } = internals;
     await this.#watch.settled();
+    // Events come first: a process without a loop has to be asked to handle them.
+    if (asked) handleEvents(this.#settings);
     const lock = await Lock.take(store, {
       lease: 2 * leaseDuration,
       every,
@@ -211,7 +214,7 @@ class StoreReconciler {
     const pass = new Pass({
       ...this.#settings,
       stop,
-      reader: new Reader({ stop, breaker, backoff, asked }),
+      reader: new Reader({ ...this.#settings, stop, breaker, backoff, asked }),
       changes: this.#changes,
       state: lock.state,
       watched: this.#watch.refs,

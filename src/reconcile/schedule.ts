@@ -1,4 +1,5 @@
 import { Alarm } from "../async.ts";
+import { handleEvents } from "./handle-events.ts";
 import type { ReconcileReport, Settings } from "./options.ts";
 import { dueIn, readState } from "./state.ts";
 
@@ -75,11 +76,8 @@ export class Schedule {
     const { report, retryAfter = 0 } = await this.#pass();
     if (report.incomplete === "unreachable") return Math.max(retryAfter, this.#retryIn());
     this.#failures = 0;
-    const { internals, log } = this.#settings;
     // A handler with inline processing has no loop, so a drain must handle the new events.
-    void internals.drainIfStarted().catch((error) => {
-      log.error("the handler could not process the events that the reconciler added", { error });
-    });
+    handleEvents(this.#settings);
     return this.#untilDue();
   }
 

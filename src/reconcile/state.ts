@@ -8,7 +8,7 @@ import { placeKey } from "../webhooks/reconciler-place.ts";
 const KEY = placeKey();
 
 /** The part of the state from which the next pass continues, even if this process dies. */
-export type Progress = Pick<PassState, "after" | "learned" | "complete">;
+export type Progress = Pick<PassState, "after" | "learned" | "complete" | "replayed">;
 
 /** The state that the passes of all machines share, in a meta value of the store. */
 const PassState = z.object({
@@ -24,6 +24,8 @@ const PassState = z.object({
   after: z.string().nullable(),
   /** Whether a pass has seen all listings. If so, an unknown listing is a new listing. */
   learned: z.boolean(),
+  /** Whether the pass has replayed the parked events. Older versions write no such field. */
+  replayed: z.boolean().default(false),
 });
 export type PassState = z.output<typeof PassState>;
 
@@ -34,6 +36,7 @@ const NEVER: PassState = {
   complete: false,
   after: null,
   learned: false,
+  replayed: false,
 };
 
 /** A state that was read from the store. */
@@ -115,15 +118,17 @@ export class Lock {
       const reading = await readState(store);
       if (reading.lockedFor > 0 || (onlyIfDue && dueIn(reading, every) > 0)) return undefined;
       const { state, sinceBegun } = reading;
-      // Continue an incomplete pass if it began less than `every` ms ago.
-      const goesOn = !state.complete && sinceBegun < every;
+      // An incomplete pass that began at least `every` ms ago is over. The new one still goes on where it stopped: if the
+      // platform allows few reads, each pass would otherwise read the same records.
+      const isSame = !state.complete && sinceBegun < every;
       const next = {
         ...state,
         owner,
         lease,
         complete: false,
-        elapsed: goesOn ? sinceBegun : 0,
-        after: goesOn ? state.after : null,
+        elapsed: isSame ? sinceBegun : 0,
+        after: state.complete ? null : state.after,
+        replayed: isSame && state.replayed,
       };
       if (await writeState(store, reading, next)) return new Lock(store, owner, next, options);
     }

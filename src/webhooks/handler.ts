@@ -336,6 +336,7 @@ export function createWebhookHandler<
     start: () => {
       if (settings.autoStart && inBackground) start();
     },
+    handlesEvents: () => queue?.handles ?? false,
     drainIfStarted: async () => {
       if (settings.autoStart) await queue?.push();
     },

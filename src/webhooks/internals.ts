@@ -50,6 +50,8 @@ export interface Internals {
   readonly log: Log;
   /** Starts processing. Does nothing if `autoStart` is `false` or `processing` is `inline`. */
   start(): void;
+  /** Whether this process handles due events now. */
+  handlesEvents(): boolean;
   /** Adds an event to the store, with its trace, and wakes the queue. */
   add(event: NewEvent): Promise<AddAnswer>;
   /** Tells the handler which server a request came from. `close` waits until a closed server has answered. */

@@ -307,6 +307,11 @@ describe("nextPage", () => {
     expect(server.requests).toHaveLength(2_000);
   });
 
+  it("gives a row once that moves to a later page while the list is read", async () => {
+    const moving = await paged(3, (page) => ({ data: page === 2 ? [row(1), row(2)] : [row(page)], page }));
+    expect(await listed(moving, until(3))).toEqual([row(1), row(2), row(3)]);
+  });
+
   it("that throws or gives an invalid query rejects the list", async () => {
     const cause = new Error("mine");
     const thrown = await rejection(listed(await paged(2), () => Promise.reject(cause)));

@@ -224,16 +224,13 @@ describe("a partial list", () => {
     return { reconciler, observed };
   }
 
-  test("is reported as partial, and no listing as vanished", async () => {
-    let body: unknown = [row(1), row(2)];
+  test("is reported as partial, and no listing as gone", async () => {
+    let body: unknown = [row(1), row(2), row(3)];
     const { reconciler, observed } = listing(() => body);
     expect(await reconciler.run()).not.toHaveProperty("partial");
     body = { data: [row(1)], hasMore: true };
     expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0, partial: true });
-    expect(observed.filter(({ kind }) => kind === "vanished")).toEqual([]);
-    body = { data: [row(1)] };
-    expect(await reconciler.run()).not.toHaveProperty("partial");
-    expect(observed.filter(({ kind }) => kind === "vanished")).toMatchObject([{ ref: "listing:2" }]);
+    expect(observed.filter(({ kind }) => kind === "gone")).toEqual([]);
   });
 
   test("counts invalid rows as failed, and the other rows are compared", async () => {
@@ -245,7 +242,7 @@ describe("a partial list", () => {
     // The first pass completes although one row stays invalid.
     body = [row(1), { listingId: "x" }, row(3)];
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 1, changed: 1 });
-    expect(observed.filter(({ kind }) => kind === "vanished")).toEqual([]);
+    expect(observed.filter(({ kind }) => kind === "gone")).toEqual([]);
   });
 });
 

@@ -100,28 +100,13 @@ test("a listing whose event still waits is not learned, so its callback sees a c
   expect(told).toMatchObject([{ type: "listing.Published", source: "webhook", changed: true }]);
 });
 
-test("a listing that is no longer in the list is observed as vanished", async () => {
-  const { sandbox, reconciler, observations, told, store } = await scene();
-  const { listingId } = await sandbox.listings.create({ status: "Published" });
-  await reconciler.run();
-  const emptied = await startSandbox();
-  const later = machineOf(emptied, store);
-  expect(await later.reconciler.run()).toEqual({ ...done, checked: 0 });
-  expect(later.observations("vanished")).toEqual([
-    { kind: "vanished", ref: `listing:${listingId}`, previousStatus: "Published" },
-  ]);
-  expect(observations("vanished")).toEqual([]);
-  expect([...told, ...later.told]).toEqual([]);
-  expect(await store.snapshotOf(`listing:${listingId}`)).toMatchObject({ snapshot: { status: "Published" } });
-});
-
-test("after a list that could not be read, no listing is vanished, and the next pass is no first one", async () => {
+test("after a list that could not be read, no listing is gone, and the next pass is no first one", async () => {
   const { sandbox, reconciler, observations } = await scene();
   await sandbox.listings.create({ status: "Published" });
   await reconciler.run();
   sandbox.faults.set([{ route: "GET /v2/listings", status: 403 }]);
   expect(await reconciler.run()).toEqual({ ...done, checked: 0, failed: 1 });
-  expect(observations("vanished")).toEqual([]);
+  expect(observations("gone")).toEqual([]);
   sandbox.faults.clear();
   await sandbox.listings.create({ status: "Published" });
   expect(await reconciler.run()).toMatchObject({ changed: 1 });

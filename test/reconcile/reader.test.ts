@@ -19,7 +19,10 @@ test("a pass that stops does not wait for witnesses", async () => {
     onResume() {},
   });
   const stop = new StopReason();
-  const reader = new Reader({ stop, breaker, backoff: () => SECOND, asked: false });
+  const reader = new Reader({
+    ...{ stop, breaker, backoff: () => SECOND, asked: false, rate: 100, store: memoryStore() },
+    internals: { handlesEvents: () => false },
+  });
   const fails = () => Promise.reject(new ConnectionError("the platform is down"));
   const reading = watch(Promise.all([reader.read("booking:x", fails), reader.read("booking:y", fails)]));
   await advance(SECOND);

@@ -33,8 +33,8 @@ function lineOf(event: ReconcileObservation): string | undefined {
       return `${event.ref}: changed, but no notification of the change arrived`;
     case "changed":
       return `${event.ref}: ${describeChanges(event.changes) || "could not be read"}`;
-    case "vanished":
-      return `${event.ref}: no longer in the platform's list`;
+    case "gone":
+      return `${event.ref}: the platform no longer returns it`;
     case "failed":
       return `${event.ref}: ${event.error instanceof Error ? event.error.message : event.error}`;
     default:
