@@ -2,6 +2,7 @@ import { v4 } from "uuid";
 import { checkAccount, inAccount, splitKey } from "../account.ts";
 import { describeKind, StayhookError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
+import { isObject } from "../models/is-object.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
 import { knownStatus } from "../models/statuses.ts";
 import { nearest } from "../option-names.ts";
@@ -12,6 +13,7 @@ import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts"
 import { decisionDeadline } from "../webhooks/processing/event-times.ts";
 import { knownStayOf } from "../webhooks/processing/known-stay.ts";
 import { compare, snapshots } from "../webhooks/processing/record.ts";
+import { goneType } from "../webhooks/refs.ts";
 import {
   checkTimerName,
   checkTimerTime,
@@ -122,7 +124,9 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   for (const [field, time] of Object.entries({ timestamp, "timer.at": at ?? timestamp }))
     if (!(time instanceof Date && !Number.isNaN(time.getTime()))) refuse("must be a valid Date", field);
   const now = timestamp as Date;
-  const record = subject && testRecord(subject, statusOf(subject, name, fields), fields[subject], now);
+  const record =
+    subject &&
+    testRecord(subject, statusOf(subject, name, fields), recordFieldsOf(type, subject, fields), now);
   const account = fields.account === undefined ? undefined : checkAccount(fields.account);
   const ref = refOf(record, account);
   const id = (name: string) => ({ eventId: timerId(ref ?? "", name), timestamp: (at ?? now).toISOString() });
@@ -207,11 +211,7 @@ function collecting(given: unknown): EventTimers {
  */
 function differences(kind: RecordKind, type: string, record: TestRecord, fields: Given) {
   const look = snapshots()(kind, record as unknown as Booking | Listing);
-  // A real timer comes after the event that set it, so the record has a snapshot.
-  const isTimer = TimerRules.nameIn(type) !== undefined;
-  const given = (fields.previous ?? (isTimer ? { status: record.status } : undefined)) as
-    | PreviousRecord
-    | undefined;
+  const given = previousOf(kind, type, record, fields);
   const { status = "", ...own } = given ?? {};
   const kept = Object.keys(own).length > 0 ? own : look.snapshot.fields;
   const known = knownStayOf({ status, fields: { ...look.snapshot.fields, ...own } as Snapshot["fields"] });
@@ -220,6 +220,21 @@ function differences(kind: RecordKind, type: string, record: TestRecord, fields:
   const { changes = fields.changed === false ? {} : found.changes } = fields;
   const { changed = Object.keys(changes as FieldChanges).length > 0 } = fields;
   return { changed, changes, previous: found.previous };
+}
+
+/** Returns the given fields of a record. What is known of a gone record is what was known before. */
+function recordFieldsOf(type: string, kind: RecordKind, fields: Given): unknown {
+  const given = fields[kind];
+  if (type !== goneType(kind) || !isObject(fields.previous ?? {}) || !isObject(given ?? {})) return given;
+  const { status, ...known } = { ...(fields.previous as Given | undefined) };
+  return { ...known, ...(given as Given | undefined) };
+}
+
+/** Only a record with a snapshot can be gone, and a real timer comes after the event that set it. */
+function previousOf(kind: RecordKind, type: string, { status }: TestRecord, { previous }: Given) {
+  if (previous !== undefined) return previous as PreviousRecord;
+  if (type === goneType(kind)) return { status: kind === "booking" ? "Confirmed" : "Published" };
+  return TimerRules.nameIn(type) === undefined ? undefined : { status };
 }
 
 /**

@@ -65,7 +65,7 @@ test("the lock is free after a pass although a renewal is under way when the pas
     written = writing;
     return writing;
   });
-  const progress = { after: null, learned: true, complete: true };
+  const progress = { after: null, learned: true, replayed: false, complete: true };
   lock!.keep(() => progress);
   await advance(100);
   expect(store.setMeta).toHaveBeenCalledTimes(1);
