@@ -27,6 +27,7 @@ export const sidebar: Item[] = [
     ["Block nights", "/guides/block-nights"],
     ["At a time: door codes, mails, cleanings", "/guides/at-a-time"],
     ["Mirror listings", "/guides/mirror-listings"],
+    ["Many accounts", "/guides/many-accounts"],
     ["ORMs: drizzle, Kysely, knex, Prisma", "/guides/orms"],
     ["iCalendar feed", "/guides/ical-feed"],
   ]),
