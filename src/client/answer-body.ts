@@ -3,6 +3,7 @@
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { rememberAsSent } from "../models/as-sent.ts";
+import { codeOf } from "../models/records.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer } from "./answer.ts";
 import type { Reader } from "./api-promise.ts";
@@ -143,7 +144,10 @@ export class Readers {
     const failure = part.whole ? undefined : failureIn(answer.body.value, tellsClearly);
     if (failure) throw answer.failed(failure);
     if (part.rivals.length > 0) throw answer.invalid(rivalry("record", part));
-    const result = await validate(model.schema, part, answer);
+    let result = await validate(model.schema, part, answer);
+    const value = "issues" in result ? withTextCode(part.value) : part.value;
+    // The platform may send a code of digits as a number, which most models refuse.
+    if (value !== part.value) result = await validate(model.schema, { ...part, value }, answer);
     if ("issues" in result) throw answer.invalid(result.issues);
     return this.#made(result.value, model, part.value);
   }
@@ -183,6 +187,13 @@ export function parseWith<T>(schema: StandardSchema<T>): Reader<T> {
     if ("issues" in result) throw answer.invalid(result.issues);
     return result.value;
   };
+}
+
+/** Returns a record with the digits of its numeric booking code. Returns any other value unchanged. */
+function withTextCode(value: unknown): unknown {
+  const { bookingCode } = Object(value) as { readonly bookingCode?: unknown };
+  const code = codeOf(bookingCode);
+  return code === bookingCode ? value : { ...(value as object), bookingCode: code };
 }
 
 /** Validates a part of a body. The path of each issue begins at the body's root. */

@@ -114,7 +114,7 @@ export const bookingFieldTypes = {
  * ```
  */
 export const Booking: BookingSchema = z.looseObject({
-  bookingCode: z.preprocess(codeOf, z.string()),
+  bookingCode: z.string(),
   status: z.string(),
   listingId: tolerant(
     bookingFieldTypes.listingId,

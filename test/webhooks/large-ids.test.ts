@@ -1,6 +1,7 @@
 // Ids that a number cannot hold are never rounded, and references of which one is unusable.
 import { type BookingEvent, listingIdOf, stayChange, type WebhookCallbacks } from "stayhook";
 import { describe, expect, test } from "vitest";
+import * as z from "zod";
 import { advance, clientOf, handlerOf, notificationOf, useFakeTime } from "./support.ts";
 
 useFakeTime();
@@ -171,4 +172,18 @@ describe("a notification with two references of which one is unusable", () => {
     const sent = notificationOf({ bookingCode: bookingCode as never, listingId: listingId as never });
     expect((await deliver(sent)).status).toBe(400);
   });
+});
+
+test.each([
+  ["takes text", z.object({ bookingCode: z.string(), status: z.string() })],
+  [
+    "takes a number",
+    z.object({ bookingCode: z.number().transform((code) => `N${code}`.slice(1)), status: z.string() }),
+  ],
+])("a model that %s reads a numeric booking code", async (_, booking) => {
+  const fetch = async () => Response.json({ bookingCode: 40217, status: "Confirmed" });
+  const client = clientOf({ fetch }, { models: { booking } });
+  expect(await client.bookings.get("40217")).toEqual({ bookingCode: "40217", status: "Confirmed" });
+  const invalid = async () => Response.json({ bookingCode: 7.5, status: "Confirmed" });
+  await expect(clientOf({ fetch: invalid }, { models: { booking } }).bookings.get("7.5x")).rejects.toThrow();
 });
