@@ -118,7 +118,12 @@ function storeSchema(hasPool: boolean) {
   };
   const shape = {
     connectionString: hasPool ? z.unknown().optional() : connectionString,
-    pool: z.custom<Pool>(isPool, { error: "must be a Pool from the package pg" }).optional(),
+    pool: z
+      .custom<Pool>(isPool, { error: "must be a Pool from the package pg" })
+      .refine((pool) => (pool.options as { binary?: boolean }).binary !== true, {
+        error: "must not have the option binary, because the store reads values as text",
+      })
+      .optional(),
     schema: schemaName(),
     wake: oneOf("notify", "poll").default("notify"),
     pollInterval: timerFrom(1000),

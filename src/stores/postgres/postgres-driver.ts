@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, Pool, PoolClient } from "pg";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
 import { loadDriver } from "../load-driver.ts";
@@ -12,6 +13,7 @@ import {
   type SqlWrites,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
+import { cancelStatement } from "./postgres-cancel.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import type { Statement } from "./postgres-statements.ts";
 
@@ -67,6 +69,12 @@ export class PostgresDriver implements SqlDriver {
   readonly #since = new WeakMap<PoolClient, number>();
   /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
   failovers = 0;
+  /** Until then, the notifier leaves its connection to others, because the server allows no more. By the monotonic clock. */
+  crowdedUntil = Number.NEGATIVE_INFINITY;
+  /** Called when the server allows no more connections. The notifier then ends its own. */
+  onCrowded: (() => void) | undefined;
+  /** Whether the server ends the statements of the own pool by itself. PgBouncer refuses the parameter for that. */
+  #limitsStatements = true;
   #canPrepare = true;
   #pool: Promise<Pool> | undefined;
   #isClosed = false;
@@ -123,10 +131,14 @@ export class PostgresDriver implements SqlDriver {
     );
   }
 
-  transaction<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+  /** @param lockTimeout - how long a statement of the transaction waits for a lock, ms. Default: the server's setting */
+  transaction<T>(steps: () => SqlSteps<T>, failing: string, lockTimeout?: number): Promise<T> {
+    const begin = lockTimeout === undefined ? BEGIN : `${BEGIN}; SET LOCAL lock_timeout = ${lockTimeout}`;
     return this.#use(failing, async (session) => {
       const { client } = session;
-      await this.#execute(client, BEGIN);
+      await this.#execute(client, begin).catch((error: unknown) => {
+        throw isStandby(error) ? new StandbyError(error) : error;
+      });
       try {
         let hasWrites = false;
         const result = await runAsync(steps(), async (step) => {
@@ -155,7 +167,10 @@ export class PostgresDriver implements SqlDriver {
   /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */
   async createClient(): Promise<Client> {
     const pool = (await this.#thePool()) as Pool & { readonly Client: new (options: unknown) => Client };
-    return new pool.Client(pool.options);
+    // PgBouncer would refuse the time limit of the own pool. The notifier has its own.
+    return new pool.Client(
+      this.#options.pool ? pool.options : { ...pool.options, statement_timeout: undefined },
+    );
   }
 
   async close(): Promise<void> {
@@ -188,7 +203,9 @@ export class PostgresDriver implements SqlDriver {
 
   /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
   async #runWrites({ client, isLost }: Session, { writes }: SqlWrites): Promise<void> {
-    await this.#execute(client, "SAVEPOINT stayhook_writes");
+    const own = this.#ownLimit;
+    const longer = own === undefined ? "" : `; SET LOCAL statement_timeout = ${LONGEST_WRITES}`;
+    await this.#execute(client, `SAVEPOINT stayhook_writes${longer}`);
     await writeWithinTime(client, async (tx) => {
       try {
         for (const write of writes) await write(tx as never);
@@ -199,7 +216,8 @@ export class PostgresDriver implements SqlDriver {
         throw new WriteFailed(cause);
       }
     });
-    await this.#execute(client, "RELEASE SAVEPOINT stayhook_writes").catch((cause: unknown) => {
+    const shorter = own === undefined ? "" : `; SET LOCAL statement_timeout = ${own}`;
+    await this.#execute(client, `RELEASE SAVEPOINT stayhook_writes${shorter}`).catch((cause: unknown) => {
       const state = sqlState(cause);
       throw state === undefined
         ? cause
@@ -229,6 +247,8 @@ export class PostgresDriver implements SqlDriver {
           return await job({ client, isLost: () => isLost });
         } catch (error) {
           isBroken = isLost || mayBeBroken(error);
+          // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
+          if (hasTimedOut(error) && !isLost) await cancelStatement(client);
           if (!this.#mayRepeat(error, tries, prepares)) throw error;
         } finally {
           client.release(isBroken);
@@ -247,7 +267,7 @@ export class PostgresDriver implements SqlDriver {
   /** @param prepares - whether the job used prepared statements. Another job may have ended that meanwhile */
   #mayRepeat(error: unknown, tries: number, prepares: boolean): boolean {
     const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause) ?? "";
-    if (state === READ_ONLY) {
+    if (state === READ_ONLY || error instanceof StandbyError) {
       this.failovers += 1;
       return tries === 1;
     }
@@ -258,15 +278,47 @@ export class PostgresDriver implements SqlDriver {
     return CONFLICTS.includes(state) && tries < TRIES;
   }
 
-  /** Returns a client that connected after the last failover. An older client may be connected to the old primary. */
+  /**
+   * Returns a client that connected after the last failover. An older client may be connected to the old primary. If the
+   * server allows no more connections, waits for one of the pool.
+   */
   async #current(): Promise<PoolClient> {
-    for (;;) {
-      const client = await connectWithin(this.commandTimeout, (await this.#thePool()).connect());
-      const since = this.#since.get(client) ?? this.failovers;
-      this.#since.set(client, since);
-      if (since === this.failovers) return client;
-      client.release(true);
+    const deadline = performance.now() + this.commandTimeout;
+    for (let wait = 10; ; ) {
+      const limits = this.#limitsStatements;
+      try {
+        const left = Math.max(1, deadline - performance.now());
+        const client = await connectWithin(left, (await this.#thePool()).connect());
+        const since = this.#since.get(client) ?? this.failovers;
+        this.#since.set(client, since);
+        if (since === this.failovers) return client;
+        client.release(true);
+      } catch (error) {
+        if (limits && !this.#options.pool && isUnsupportedParameter(error)) {
+          // Another call may have opened the new pool.
+          if (this.#limitsStatements) await this.#withoutLimit();
+          continue;
+        }
+        if (sqlState(error) !== TOO_MANY || performance.now() + wait > deadline) throw error;
+        this.crowdedUntil = performance.now() + CROWDED;
+        this.onCrowded?.();
+        await sleep(wait);
+        wait = Math.min(wait * 2, 200);
+      }
     }
+  }
+
+  /** Opens a new pool, because PgBouncer refuses a parameter that it does not know. */
+  async #withoutLimit(): Promise<void> {
+    this.#limitsStatements = false;
+    const before = await this.#pool;
+    this.#pool = undefined;
+    void before?.end().catch(ignore);
+  }
+
+  /** The time limit of a statement that the server knows, ms. It is `undefined` with a pool of the user. */
+  get #ownLimit(): number | undefined {
+    return this.#options.pool || !this.#limitsStatements ? undefined : this.commandTimeout;
   }
 
   #thePool(): Promise<Pool> {
@@ -283,6 +335,8 @@ export class PostgresDriver implements SqlDriver {
       max: maxConnections,
       connectionTimeoutMillis: commandTimeout,
       query_timeout: commandTimeout,
+      // The server ends a statement that nobody waits for any more.
+      ...(this.#limitsStatements && { statement_timeout: commandTimeout }),
       application_name: "stayhook",
       keepAlive: true,
       // Idle connections do not keep the process alive.
@@ -325,6 +379,12 @@ const CONFLICTS = ["40001", "40P01"];
  * PgBouncer in transaction mode may give each statement another connection.
  */
 const NOT_PREPARED = ["26000", "42P05", "0A000"];
+/** SQLSTATE: the server, the database or the role has all the connections that it may have. */
+const TOO_MANY = "53300";
+/** How long the notifier then does without a connection of its own, ms. */
+const CROWDED = 60_000;
+/** SQLSTATE of a feature that is not supported, such as a transaction that writes on a standby. */
+const NOT_SUPPORTED = "0A000";
 /** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
 const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 /** Matches also the SQLSTATE of a conflict, and of a server without disk, memory or connections. */
@@ -334,6 +394,22 @@ const STORE_FAILURE = /^(08|40|53|57P0|58|XX|25P0[34]|25006)/;
 function sqlState(error: unknown): string | undefined {
   if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
   return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** A transaction that writes cannot begin, because the server is a standby. */
+class StandbyError extends Error {
+  constructor(cause: unknown) {
+    super(reasonOf(cause), { cause });
+  }
+}
+
+function isStandby(error: unknown): boolean {
+  return sqlState(error) === NOT_SUPPORTED;
+}
+
+/** Whether PgBouncer refused a parameter of the connection's start. */
+function isUnsupportedParameter(error: unknown): boolean {
+  return error instanceof Error && /unsupported startup parameter/.test(error.message);
 }
 
 /** Whether a statement of the store waited too long for a lock. */

@@ -25,6 +25,10 @@ export interface NotifierOptions {
 interface Connections {
   /** How often the driver has lost its connections because the server failed over. */
   readonly failovers: number;
+  /** Until then, the server allows no more connections. By the monotonic clock. */
+  readonly crowdedUntil: number;
+  /** Called when the server allows no more connections. */
+  onCrowded: (() => void) | undefined;
   /** ms. */
   readonly commandTimeout: number;
   /** Makes a client that is not connected yet. */
@@ -90,6 +94,8 @@ export class Notifier implements SqlNotifier {
 
   async #keepListening(wake: () => void, hears: (is: boolean) => void, signal: AbortSignal): Promise<void> {
     for (let failures = 0; !signal.aborted; failures += 1) {
+      // A call of the store needs the connection more than the notifier, which can poll.
+      await pause(this.#driver.crowdedUntil - performance.now(), signal);
       try {
         const connected = await this.#listen(wake, hears, signal);
         if (connected) failures = 0;
@@ -112,6 +118,7 @@ export class Notifier implements SqlNotifier {
     signal.addEventListener("abort", ended);
     end.signal.addEventListener("abort", () => destroy(client));
     client.once("end", ended).on("error", ended);
+    this.#driver.onCrowded = ended;
     let isHeard = false;
     client.on("notification", (message) => {
       if (message.channel !== channel) return;
@@ -141,6 +148,7 @@ export class Notifier implements SqlNotifier {
       }
     } finally {
       signal.removeEventListener("abort", ended);
+      this.#driver.onCrowded = undefined;
       ended();
     }
   }
@@ -149,7 +157,7 @@ export class Notifier implements SqlNotifier {
 /** Resolves after `ms`, or when `signal` aborts. */
 function pause(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
+    if (signal.aborted || ms <= 0) return resolve();
     const timer = setTimeout(end, ms).unref();
     function end(): void {
       clearTimeout(timer);

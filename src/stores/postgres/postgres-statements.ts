@@ -241,6 +241,10 @@ const statements = {
   settleFurther: settle(FURTHER),
   stateOfLease,
   lock: "SELECT FROM stayhook_records WHERE ref = ANY ($1::text[]) ORDER BY ref FOR UPDATE",
+  postpone: `
+    WITH t AS MATERIALIZED (SELECT ${NOW} AS now)
+    UPDATE stayhook_records r SET due_at = t.now + $2::bigint FROM t
+    WHERE r.ref = ANY ($1::text[]) AND r.due_at <= t.now AND (r.lease_end IS NULL OR r.lease_end <= t.now)`,
   known: "SELECT id, ref, lease FROM stayhook_events WHERE id = ANY ($1::bytea[])",
   lost: `
     SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events e

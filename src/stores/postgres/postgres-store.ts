@@ -1,5 +1,6 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
+import { Log } from "../../logger.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
@@ -21,6 +22,7 @@ import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
+import { assertVisible, hidingSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
@@ -28,6 +30,8 @@ import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
+/** How long a record waits if one of its rows is locked by a session of somebody else, ms. */
+const LOCKED_FOR = 1000;
 /** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
 const THOROUGH = 2000;
 /** How far below the due time that was last taken a claim begins, ms. An `add` may commit later than another one. */
@@ -80,6 +84,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   /** Claims begin their search at this due time. */
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
+  #isVisible = false;
 
   constructor(driver: PostgresDriver, options: StoreOptions) {
     const { schema, migrates } = options;
@@ -101,6 +106,18 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   async migrate(): Promise<void> {
     this.assertOpen();
     await this.migrateNow();
+  }
+
+  /** Also checks, once, that no policy hides rows: the tables would seem to be missing or empty. */
+  protected override async ready(): Promise<void> {
+    if (this.isReady) return;
+    if (!this.#isVisible) {
+      const { schema } = this.#options;
+      const sql = hidingSql(schema);
+      assertVisible(schema, await this.#driver.read(() => select(sql), "the tables could not be read"));
+      this.#isVisible = true;
+    }
+    await super.ready();
   }
 
   with(client: ClientBase): TransactionStore {
@@ -126,7 +143,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
 
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const values = [JSON.stringify(additions.map(additionJson)), additions.length];
-    const rows = await this.#patiently(failing.add, this.#hot.add, values, additions.length);
+    const rows = await this.#numbered(() =>
+      this.#patiently(failing.add, this.#hot.add, values, additions.length),
+    );
     const added = new Set(rows.map(({ n }) => number(n)));
     if (added.size === additions.length) return additions.map(() => "added");
     return this.#addKnown(additions, added);
@@ -156,7 +175,31 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
     const since = this.#sinceNow();
-    return this.#driver.transaction(() => this.#claim(call, since), failing.claim);
+    try {
+      return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, PATIENCE.together);
+    } catch (error) {
+      if (!isLocked(error) || call.eventId !== undefined) throw error;
+      return this.#claimAround(call);
+    }
+  }
+
+  /** Claims one record after the other, and passes by those that have a row that somebody else has locked. */
+  async #claimAround(call: ClaimCall): Promise<Timed<ClaimResult>> {
+    const claimed: Claimed[] = [];
+    for (let n = 0; ; n += 1) {
+      const leased: string[] = [];
+      const one: ClaimCall = { ...call, limit: 1, token: `${call.token}.${n}`, claimed: [] };
+      try {
+        const claim = () => this.#claim(one, 0, leased);
+        const { now, result } = await this.#driver.transaction(claim, failing.claim, PATIENCE.together);
+        claimed.push(...result.claimed);
+        if (result.claimed.length === 0 || claimed.length >= call.limit) return { now, result: { claimed } };
+      } catch (error) {
+        call.claimed = [...claimed, ...one.claimed];
+        if (!isLocked(error) || leased.length === 0) throw error;
+        await this.#query(failing.claim, this.#hot.postpone, [leased, LOCKED_FOR]);
+      }
+    }
   }
 
   /** Waits for claims that have not ended yet: until then, `settle` would not see them. */
@@ -167,7 +210,8 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return claims;
   }
 
-  *#claim(call: ClaimCall, since: number): SqlSteps<Timed<ClaimResult>> {
+  /** @param leased - gets the records that the claim leases */
+  *#claim(call: ClaimCall, since: number, leased: string[] = []): SqlSteps<Timed<ClaimResult>> {
     const { leaseDuration, worker, eventId } = call;
     const hot = this.#hot;
     const rows = yield* this.#lease(call, since);
@@ -177,6 +221,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     const nextDueAt = looked ? numberOrNull(rows[0]!.next_due_at) : undefined;
     if (records.size === 0) return { now, result: { claimed: [], nextDueAt } };
     const refs = [...records.values()].map(({ ref }) => text(ref));
+    leased.push(...refs);
     yield* this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
     const leases = [...records.keys()];
     const values = [refs, leases, now, now + leaseDuration, worker === undefined ? null : toText(worker)];
@@ -291,7 +336,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     const [first] = settlements;
     if (first !== undefined && first.writes.length > 0) return [await this.#settleWithWrites(first)];
     const [statement, values] = this.#settling(settlements);
-    const rows = await this.#patiently(failing.settle, statement, values, settlements.length);
+    const rows = await this.#numbered(() =>
+      this.#patiently(failing.settle, statement, values, settlements.length),
+    );
     const more = new Map(rows.map((row) => [number(row.n), row.more === true]));
     return Promise.all(
       settlements.map(async ({ claim }, index) => {
@@ -341,6 +388,26 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
       return settled(await this.#stateOf(claim));
+    }
+  }
+
+  /** Runs a statement that numbers events. Sets the sequence right if it is behind its table, and runs it again. */
+  async #numbered<T>(run: () => Promise<T>): Promise<T> {
+    try {
+      return await run();
+    } catch (error) {
+      if (!isSequenceBehind(error)) throw error;
+      const { schema } = this.#options;
+      const sql = sequenceSql(schema);
+      try {
+        await this.#driver.transaction(() => select(sql), "the sequence of the events could not be set");
+      } catch (cause) {
+        throw sequenceError(schema, cause);
+      }
+      new Log().warn(
+        `postgresStore: the sequence of the events in the schema ${schema} was behind its table, as after a restore or a logical replication. It is right now`,
+      );
+      return await run();
     }
   }
 

@@ -22,7 +22,10 @@ export interface RedisStoreOptions {
   readonly prefix?: string | undefined;
   /** How long a call waits for Redis before it rejects: ms, or a text such as `"5s"`. Default 5000. */
   readonly commandTimeout?: number | string | undefined;
-  /** At the first use, gets a warning for each Redis setting that risks a loss of events. Default: the console. */
+  /**
+   * Gets a warning for each Redis setting that risks a loss of events, at the first use, and an error for each event whose
+   * key is gone. Default: the console.
+   */
   readonly logger?: Logger | undefined;
   /**
    * Whether the first call creates and upgrades the keys. Default `true`. With `false`, calls reject if the keys are
@@ -52,8 +55,14 @@ export function redisStore(options: RedisStoreOptions): EventStore {
   const { client } = Object(options) as RedisStoreOptions;
   const { url, prefix, commandTimeout, logger: log, migrate } = check(() => schema(client), options);
   const connection = new Connection(client ?? url!, `{${prefix}}`, commandTimeout);
+  const lines = new Log(log);
   return new RedisStore(connection, {
-    onFirstUse: () => void checkSettings(connection, new Log(log)),
+    onFirstUse: () => void checkSettings(connection, lines),
+    onGone: (eventId) =>
+      lines.error(
+        `redisStore (${connection.name}): the key of event ${eventId} is gone. Somebody deleted it, or Redis evicted it because its memory is full. The event is lost, and the other events of its record go on. Set maxmemory-policy to noeviction, and run a pass of the reconciler`,
+        { eventId },
+      ),
     migrates: migrate,
   });
 }

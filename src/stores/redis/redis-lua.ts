@@ -23,6 +23,7 @@
  * | `:snapshots` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
  * | `:refs` | sorted set: the refs of `:snapshots` in lexicographic order |
  * | `:seen` | sorted set: the refs of `:snapshots` by `seenAt` |
+ * | `:gone` | set: ids of events whose key somebody deleted, until a claim tells them |
  */
 export const prelude = `
 local base, call, max, min = KEYS[1], redis.call, math.max, math.min
@@ -157,6 +158,25 @@ local function drop(event)
   call('UNLINK', key('event', id), key('notification', id))
 end
 
+-- Removes what is left of an event whose key was evicted or deleted by hand. Call refresh for its record afterwards.
+local function forget(id, record, member)
+  for _, state in ipairs({ 'scheduled', 'pending', 'processing', 'retrying', 'done', 'parked' }) do
+    call('ZREM', key('state', state), id)
+  end
+  call('ZREM', SINCE, id)
+  call('ZREM', key('ended', 'done'), id)
+  call('ZREM', key('ended', 'parked'), id)
+  if record then
+    if member then call('ZREM', key('open', record), member) end
+    call('ZREM', key('of', record), id)
+    local account = account_key(record)
+    if account then call('ZREM', account, id) end
+    if call('HGET', key('record', record), 'event') == id then end_lease(record) end
+  end
+  call('UNLINK', key('notification', id))
+  call('SADD', base .. ':gone', id)
+end
+
 local function write_snapshot(ref, sequence, seen, snapshot)
   if call('HSET', SNAPSHOTS, ref, string.format('%d:%d:', sequence, seen) .. snapshot) == 1 then
     call('ZADD', base .. ':refs', 0, ref)
@@ -200,6 +220,7 @@ local function expire(record)
   local v = call('HMGET', key('record', record), 'lease_end', 'event')
   local ended, event = tonumber(v[1]), v[2] and load(v[2])
   if not ended then return end
+  if not event then return end_lease(record) end
   local entry = string.format('[%d,%d,"lost"]', event.claimed, max(0, ended - event.claimed))
   move(event, 'retrying', ended, nil, 'lease', '', 'h' .. event.entries, entry, 'h', event.entries + 1)
   end_lease(record)
@@ -217,7 +238,7 @@ local function keep(event, addition)
   local replace = addition.replace
   if event.record ~= addition.record then return 'conflict' end
   local moved = replace == 'moved' and event.time ~= addition.time
-  if event.state == 'processing' and due_of(event) > now then
+  if event.state == 'processing' and (due_of(event) or 0) > now then
     return (moved or replace == 'ended') and 'busy' or 'duplicate'
   end
   local ended = replace == 'ended' and (event.state == 'done' or event.state == 'parked')
@@ -260,7 +281,7 @@ local function remove(record, what, own)
   for _, id in ipairs(ids) do
     local event = id ~= own and load(id)
     local is_asked = event and event.record == record and (what ~= 'timers' or event.source == 'timer')
-    if is_asked and (event.state ~= 'done' or event.source == 'timer') and not (event.state == 'processing' and due_of(event) > now) then
+    if is_asked and (event.state ~= 'done' or event.source == 'timer') and not (event.state == 'processing' and (due_of(event) or 0) > now) then
       if event.state == 'processing' then end_lease(record) end
       drop(event)
       removed = removed + 1

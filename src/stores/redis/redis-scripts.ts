@@ -56,9 +56,38 @@ local function lease(record, id)
   claims[#claims + 1] = row(id, call('HGET', SNAPSHOTS, string.sub(record, 2)))
 end
 
+-- Makes :open of a record anew, because somebody deleted it. The due times are lost, so all events are due.
+local function reopen(record)
+  local ids = { string.sub(record, 2) }
+  if string.sub(record, 1, 1) == 'r' then ids = call('ZRANGE', key('of', record), 0, -1) end
+  for _, id in ipairs(ids) do
+    local event = load(id)
+    if event and event.record == record and event.state ~= 'done' then
+      call('ZADD', key('open', record), event.state == 'parked' and 'inf' or now, event.member)
+    end
+  end
+end
+
 local function lease_first(record)
-  local first = call('ZRANGE', key('open', record), 0, 0, 'WITHSCORES')
+  local open = key('open', record)
+  if call('EXISTS', open) == 0 then reopen(record) end
+  local first = call('ZRANGE', open, 0, 0, 'WITHSCORES')
+  while first[1] and tonumber(first[2]) <= now and call('EXISTS', key('event', id_of(first[1]))) == 0 do
+    forget(id_of(first[1]), record, first[1])
+    first = call('ZRANGE', open, 0, 0, 'WITHSCORES')
+  end
   if first[1] and tonumber(first[2]) <= now then lease(record, id_of(first[1])) else refresh(record, 0) end
+end
+
+-- Makes :due anew, because somebody deleted it.
+local function find_due()
+  for _, state in ipairs({ 'scheduled', 'pending', 'processing', 'retrying' }) do
+    for _, id in ipairs(call('ZRANGE', key('state', state), 0, -1)) do
+      local event = load(id)
+      local due = event and (due_of(event) or now)
+      if event then call('ZADD', DUE, 'LT', due, event.record) else forget(id) end
+    end
+  end
 end
 
 local function lease_only(id)
@@ -70,9 +99,15 @@ end
 
 if input.only then lease_only(input.only)
 else
-  for _, record in ipairs(call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)) do lease_first(record) end
+  local records = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
+  if #records == 0 and call('EXISTS', DUE) == 0 and call('EXISTS', key('state', 'pending'), key('state', 'retrying'),
+    key('state', 'scheduled'), key('state', 'processing')) > 0 then
+    find_due()
+    records = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
+  end
+  for _, record in ipairs(records) do lease_first(record) end
 end
-return answer({ now, claims, next_due() })
+return answer({ now, claims, next_due(), call('SPOP', base .. ':gone', 20) })
 `;
 
 /** Lua function that returns whether a claim's lease is held. */
@@ -86,8 +121,9 @@ end
 const renew = `${evenIfFull}${holding}
 local held = {}
 for _, claim in ipairs(input.claims) do
-  if is_held(claim) then
-    hold(claim.record, load(claim.id), now + input.duration, input.duration)
+  local event = is_held(claim) and load(claim.id)
+  if event then
+    hold(claim.record, event, now + input.duration, input.duration)
     held[#held + 1] = claim.lease
   end
 end
@@ -119,6 +155,12 @@ local function settle(settlement)
     return { settled, settled }
   end
   end_lease(record)
+  if not event then
+    -- Somebody deleted the event during its attempt.
+    forget(settlement.id, record)
+    refresh(record, now)
+    return { 0, 0 }
+  end
   if settlement.own then
     -- Another event takes the place of this event.
     event.received = now

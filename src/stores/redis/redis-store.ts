@@ -42,6 +42,8 @@ const LATEST = 60 * 60_000;
 /** What {@link RedisStore} takes beside its connection. */
 interface RedisOptions {
   readonly onFirstUse?: () => void;
+  /** Called with the id of an event whose key somebody deleted: once, in one of the processes. */
+  readonly onGone?: (eventId: string) => void;
   /** Whether the store creates and upgrades its keys. Default `true`. */
   readonly migrates?: boolean;
   /** A clock for tests. */
@@ -61,6 +63,7 @@ export class RedisStore extends BaseStore {
   /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
+  readonly #onGone: (eventId: string) => void;
   /** Whether the store creates and upgrades its keys. */
   readonly #migrates: boolean;
   /** Identifies this store instance in the messages that it publishes. */
@@ -70,11 +73,15 @@ export class RedisStore extends BaseStore {
   #life = 0;
   readonly #running = new Set<Promise<unknown>>();
 
-  constructor(connection: Connection, { onFirstUse = () => {}, migrates = true, now }: RedisOptions = {}) {
+  constructor(
+    connection: Connection,
+    { onFirstUse = () => {}, onGone = () => {}, migrates = true, now }: RedisOptions = {},
+  ) {
     super();
     this.#migrates = migrates;
     this.#connection = connection;
     this.#onFirstUse = onFirstUse;
+    this.#onGone = onGone;
     this.#now = now;
     this.#notifier = new Notifier(connection, {
       channel: async () => `${await this.#start()}:wake`,
@@ -109,7 +116,9 @@ export class RedisStore extends BaseStore {
       limit: Math.min(call.limit, MOST),
       only: eventId === undefined ? undefined : toText(eventId),
     };
-    const [now, rows, next] = (await this.#run("claim", input)) as [Num, RowReply[], Num | null | undefined];
+    const reply = (await this.#run("claim", input)) as [Num, RowReply[], Num | null | undefined, string[]?];
+    const [now, rows, next, gone = []] = reply;
+    for (const id of gone) this.#onGone(fromText(id));
     const nextDueAt = next == null ? next : Number(next);
     return { now: Number(now), result: { claimed: rows.map(toClaimed), nextDueAt } };
   }
@@ -211,8 +220,12 @@ export class RedisStore extends BaseStore {
 
   protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
     const input = { after: after === undefined ? undefined : toText(after), limit };
-    const [refs, packed] = (await this.#run("snapshots", input)) as [string[], string[]];
-    return refs.map((ref, index) => toRecordSnapshot(fromText(ref), packed[index]!));
+    const [refs, packed] = (await this.#run("snapshots", input)) as [string[], (string | null)[]];
+    return refs.flatMap((ref, index) => {
+      // Somebody may have deleted the key of the snapshots.
+      const found = packed[index];
+      return found ? [toRecordSnapshot(fromText(ref), found)] : [];
+    });
   }
 
   protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {

@@ -28,7 +28,8 @@ local function look(filter, before, size, limit)
     local v = call('HMGET', key('event', found[index][1]), 'state', 'record', 'type', 'reason', 'source', 'received',
       'time')
     local received = tonumber(v[6])
-    if (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == 'r' .. filter.ref)
+    -- An event without a state is one whose key somebody deleted.
+    if v[1] and (not filter.state or v[1] == filter.state) and (not filter.ref or v[2] == 'r' .. filter.ref)
       and (not filter.account or is_of(v[2])) and (not filter.type or v[3] == '=' .. filter.type) and (not filter.reason or v[4] == filter.reason)
       and (not filter.source or v[5] == filter.source) and (not times or v[7] == times[1] or v[7] == times[2])
       and (not after or received >= after) and (not until_ or received < until_) then
@@ -68,7 +69,7 @@ for _, name in ipairs(input.names) do
   call('SET', key('lost', name), 1, 'PX', input.keep)
 end
 for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
-  local name = string.match(call('HGET', key('event', id), 'lease'), '^[^:]*')
+  local name = string.match(call('HGET', key('event', id), 'lease') or '', '^[^:]*')
   if names[name] then rows[#rows + 1] = row(id, false) end
 end
 return rows
@@ -90,7 +91,7 @@ if oldest and oldest > now then
 end
 for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
   local event = load(id)
-  if due_of(event) <= now then oldest = min(oldest or now, event.received) end
+  if event and (due_of(event) or now) <= now then oldest = min(oldest or now, event.received) end
 end
 return oldest and now - oldest or false
 `;
@@ -171,7 +172,12 @@ export const erase = `${evenIfFull}
 local ref, record = input.ref, 'r' .. input.ref
 if tonumber(call('HGET', key('record', record), 'lease_end') or 0) > now then return -1 end
 local ids = call('ZRANGE', key('of', record), 0, -1)
-for _, id in ipairs(ids) do drop(load(id)) end
+for _, id in ipairs(ids) do
+  local event = load(id)
+  if event then drop(event) else forget(id, record) end
+end
+-- What an event leaves behind whose key somebody deleted.
+call('DEL', key('open', record), key('of', record))
 forget_snapshot(ref)
 call('DEL', key('record', record))
 call('ZREM', DUE, record)
@@ -229,7 +235,7 @@ end
 local open = call('ZRANGE', key('open', 'r' .. ref), 0, -1, 'WITHSCORES')
 for index = 1, #open, 2 do
   local state = call('HGET', key('event', id_of(open[index])), 'state')
-  if state ~= 'scheduled' or tonumber(open[index + 1]) <= now then return 0 end
+  if state and (state ~= 'scheduled' or tonumber(open[index + 1]) <= now) then return 0 end
 end
 write_snapshot(ref, 1, now, input.snapshot)
 return 1
@@ -243,8 +249,11 @@ repeat
   local ids = call('ZRANGEBYSCORE', ended, '-inf', now - input.age, 'LIMIT', 0, input.limit - pruned)
   for _, id in ipairs(ids) do
     local event = load(id)
-    local is_timer = event.state == 'done' and event.source == 'timer'
-    if is_timer and call('HEXISTS', SNAPSHOTS, string.sub(event.record, 2)) == 1 then call('ZREM', ended, id)
+    local is_timer = event and event.state == 'done' and event.source == 'timer'
+    if not event then
+      call('ZREM', ended, id)
+      forget(id)
+    elseif is_timer and call('HEXISTS', SNAPSHOTS, string.sub(event.record, 2)) == 1 then call('ZREM', ended, id)
     else
       drop(event)
       pruned = pruned + 1
@@ -293,16 +302,19 @@ local function repair(event)
   local due, record = due_of(event), event.record
   if event.state == 'processing' then
     local duration = tonumber(call('HGET', key('record', record), 'duration'))
-    if due > now + duration then hold(record, event, now + duration, duration) end
+    if due and duration and due > now + duration then hold(record, event, now + duration, duration) end
   else
     local follows = event.state ~= 'scheduled' or event.source == 'recheck'
-    if follows and due > now then move(event, event.state, now) end
+    if follows and due and due > now then move(event, event.state, now) end
     -- A record that stays behind others after a settle was due at the settle's time, by the old clock.
     refresh(record, 0)
   end
 end
 for _, state in ipairs({ 'processing', 'pending', 'retrying', 'scheduled' }) do
-  for _, id in ipairs(call('ZRANGE', key('state', state), 0, -1)) do repair(load(id)) end
+  for _, id in ipairs(call('ZRANGE', key('state', state), 0, -1)) do
+    local event = load(id)
+    if event then repair(event) else forget(id) end
+  end
 end
 return answer(1)
 `;

@@ -184,6 +184,7 @@ describe.skipIf(own === undefined)("the cost of a call", () => {
         "hget",
         "hmget",
         "hgetall",
+        "spop",
         "get",
         "set",
         "hexists",

@@ -1,0 +1,44 @@
+// What the store checks of its schema, and repairs.
+
+import { StayhookError } from "../../errors.ts";
+import { quote } from "./postgres-dialect.ts";
+import type { Row } from "./postgres-driver.ts";
+
+/** Tables whose rows a policy may hide from this user. A policy that is `true` for all commands hides none. */
+export function hidingSql(schema: string): string {
+  return `
+    SELECT c.relname AS name, current_user AS role FROM pg_catalog.pg_class c
+    WHERE c.relnamespace = to_regnamespace('${quote(schema)}') AND c.relname IN ('events', 'records', 'meta')
+      AND c.relkind IN ('r', 'p') AND row_security_active(c.oid) AND NOT EXISTS (
+        SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polpermissive
+          AND pg_get_expr(p.polqual, p.polrelid) = 'true')
+    ORDER BY c.relname LIMIT 1`;
+}
+
+/** @throws StayhookError if the row names a table whose rows may be hidden */
+export function assertVisible(schema: string, [hidden]: readonly Row[]): void {
+  if (hidden === undefined) return;
+  const table = `${quote(schema)}.${String(hidden.name)}`;
+  throw new StayhookError(
+    `postgresStore: row-level security of the table ${table} may hide rows from the user ${String(hidden.role)}. Run ALTER TABLE ${table} DISABLE ROW LEVEL SECURITY, do the same for the other tables of the schema, or give the user BYPASSRLS.`,
+  );
+}
+
+/** Sets the sequence of the events behind the last event. Needs the right UPDATE on the sequence. */
+export function sequenceSql(schema: string): string {
+  const events = `${quote(schema)}.events`;
+  return `SELECT setval(pg_get_serial_sequence('${events}', 'seq'), (SELECT max(seq) FROM ${events}))`;
+}
+
+/** Whether the sequence gave a number that an event has: after a restore, or on a logical replica that was promoted. */
+export function isSequenceBehind(error: unknown): boolean {
+  const { code, constraint } = Object((error as Error | undefined)?.cause) as Row;
+  return code === "23505" && constraint === "events_pkey";
+}
+
+export function sequenceError(schema: string, cause: unknown): StayhookError {
+  return new StayhookError(
+    `postgresStore: the sequence of ${quote(schema)}.events is behind its table, as after a restore or a logical replication, and could not be set. Run as the owner: ${sequenceSql(schema)}`,
+    { cause },
+  );
+}
