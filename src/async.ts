@@ -57,7 +57,8 @@ export function isThenable(value: unknown): value is PromiseLike<unknown> {
 export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T | undefined> {
   let timer: Timer | undefined;
   const over = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), Math.min(ms, MAX_TIMER));
+    // Node warns of a negative time.
+    timer = setTimeout(() => resolve(undefined), Math.min(Math.max(ms, 0), MAX_TIMER));
   });
   try {
     return await Promise.race([over, promise]);

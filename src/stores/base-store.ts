@@ -1,4 +1,5 @@
 import { checkAccount } from "../account.ts";
+import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { CallGroup } from "./call-group.ts";
@@ -35,6 +36,11 @@ import { Subscribers } from "./subscribers.ts";
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
 const SNAPSHOTS_PAGE = 500;
+
+/** How long `close` waits for the calls that share a statement, ms. The network may be gone. */
+const CALLS_WITHIN = 8000;
+/** How long a store then waits for its own calls, ms. */
+export const CLOSE_WITHIN = 2000;
 
 /** How many claims' rows a store remembers. A process hardly holds more leases at once. */
 const CLAIMS = 10_000;
@@ -355,7 +361,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   /** Calls that wait for their statement were made before `close`, so let them end first. */
   async #close(): Promise<void> {
-    await Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
+    const idle = Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
+    await withTimeout(CALLS_WITHIN, idle);
     await this.doClose();
   }
 

@@ -1,6 +1,6 @@
 import type { Pool, PoolConnection } from "mysql2/promise";
 import * as z from "zod";
-import { MAX_TIMER } from "../../async.ts";
+import { MAX_TIMER, withTimeout } from "../../async.ts";
 import { check, integerFrom, oneOf, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { loadDriver } from "../load-driver.ts";
@@ -77,7 +77,8 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
     commandTimeout,
     pollInterval,
     close: async () => {
-      if (!pool) await (await opening?.catch(() => undefined))?.pool.end();
+      const own = pool ? undefined : await opening?.catch(() => undefined);
+      if (own !== undefined) await endPool(own.pool);
     },
   });
   const connections = pool?.pool.config.connectionLimit ?? maxConnections;
@@ -113,8 +114,13 @@ function schema(hasPool: boolean) {
   const url = z.custom<string>(isUrl, {
     error: "must be a URL such as mysql://user@host/database, unless you pass a pool",
   });
-  const pool = z.custom<Pool>((given) => typeof Object(given).getConnection === "function", {
-    error: "must be a pool from mysql2/promise",
+  // A pool of `mysql2` itself has callbacks, and a method that returns one with promises.
+  const isPool = (given: unknown): boolean => {
+    const { getConnection, pool } = Object(given) as Partial<Pool>;
+    return typeof getConnection === "function" && pool !== undefined;
+  };
+  const pool = z.custom<Pool>(isPool, {
+    error: "must be a pool from mysql2/promise. For a pool from mysql2, pass pool.promise()",
   });
   return optionsObject({
     url: hasPool ? z.unknown().optional() : url,
@@ -139,6 +145,21 @@ async function openPool(
     if (!given) await pool.end();
     throw error;
   }
+}
+
+/** How long the connections may take to end, ms. Without a network, nobody answers. */
+const END_WITHIN = 1000;
+
+async function endPool(pool: Pool): Promise<void> {
+  const ending = pool.end().then(
+    () => true,
+    () => false,
+  );
+  if ((await withTimeout(END_WITHIN, ending)) === true) return;
+  const { _allConnections: all } = pool.pool as unknown as {
+    readonly _allConnections?: { toArray?(): { destroy(): void }[] };
+  };
+  for (const connection of all?.toArray?.() ?? []) connection.destroy();
 }
 
 async function ownPool(uri: string, connectionLimit: number, commandTimeout: number): Promise<Pool> {

@@ -2,7 +2,9 @@
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
+import { withTimeout } from "../../async.ts";
 import { errorText, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { CLOSE_WITHIN } from "../base-store.ts";
 import type { Write } from "../event-store.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
@@ -198,7 +200,7 @@ export function mysqlDriver({
       },
     },
     async close() {
-      await Promise.allSettled(running);
+      await withTimeout(CLOSE_WITHIN, Promise.allSettled(running));
       await close();
     },
   };

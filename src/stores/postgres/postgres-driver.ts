@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, Pool, PoolClient } from "pg";
+import { withTimeout } from "../../async.ts";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { CLOSE_WITHIN } from "../base-store.ts";
 import { loadDriver } from "../load-driver.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
@@ -11,6 +13,7 @@ import {
   type SqlSteps,
   type SqlValue,
   type SqlWrites,
+  type TransactionOptions,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
 import { cancelStatement } from "./postgres-cancel.ts";
@@ -44,6 +47,14 @@ export function* prepared(statement: Statement, ...values: readonly unknown[]): 
   };
   return (yield step).rows;
 }
+
+/** The clients of a pool of `pg`, as far as it shows them. */
+interface Connected {
+  readonly _clients: readonly { readonly connection?: { readonly stream?: { destroy(): void } } }[];
+}
+
+/** How long the connections of the own pool may take to end, ms. */
+const END_WITHIN = 1000;
 
 /** A connection that is lent to one job. */
 interface Session {
@@ -131,8 +142,12 @@ export class PostgresDriver implements SqlDriver {
     );
   }
 
-  /** @param lockTimeout - how long a statement of the transaction waits for a lock, ms. Default: the server's setting */
-  transaction<T>(steps: () => SqlSteps<T>, failing: string, lockTimeout?: number): Promise<T> {
+  /** @param options.lockTimeout - how long a statement of the transaction waits for a lock, ms. Default: the server's setting */
+  transaction<T>(
+    steps: () => SqlSteps<T>,
+    failing: string,
+    { lockTimeout }: TransactionOptions & { readonly lockTimeout?: number } = {},
+  ): Promise<T> {
     const begin = lockTimeout === undefined ? BEGIN : `${BEGIN}; SET LOCAL lock_timeout = ${lockTimeout}`;
     return this.#use(failing, async (session) => {
       const { client } = session;
@@ -175,8 +190,14 @@ export class PostgresDriver implements SqlDriver {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.allSettled(this.#jobs);
-    if (!this.#options.pool) await (await this.#pool?.catch(() => undefined))?.end();
+    await withTimeout(CLOSE_WITHIN, Promise.allSettled(this.#jobs));
+    const pool = this.#options.pool ? undefined : await this.#pool?.catch(() => undefined);
+    if (pool === undefined) return;
+    const ending = pool.end().then(() => true, ignore);
+    // Without a network, nobody answers the end of a connection.
+    if ((await withTimeout(END_WITHIN, ending)) !== true)
+      for (const client of (pool as unknown as Partial<Connected>)._clients ?? [])
+        client.connection?.stream?.destroy();
   }
 
   async #execute(

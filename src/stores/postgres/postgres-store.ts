@@ -30,6 +30,8 @@ import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
+/** The options of a claim's transaction. */
+const WITHIN = { lockTimeout: PATIENCE.together } as const;
 /** How long a record waits if one of its rows is locked by a session of somebody else, ms. */
 const LOCKED_FOR = 1000;
 /** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
@@ -176,7 +178,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     await this.ready();
     const since = this.#sinceNow();
     try {
-      return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, PATIENCE.together);
+      return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, WITHIN);
     } catch (error) {
       if (!isLocked(error) || call.eventId !== undefined) throw error;
       return this.#claimAround(call);
@@ -191,7 +193,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       const one: ClaimCall = { ...call, limit: 1, token: `${call.token}.${n}`, claimed: [] };
       try {
         const claim = () => this.#claim(one, 0, leased);
-        const { now, result } = await this.#driver.transaction(claim, failing.claim, PATIENCE.together);
+        const { now, result } = await this.#driver.transaction(claim, failing.claim, WITHIN);
         claimed.push(...result.claimed);
         if (result.claimed.length === 0 || claimed.length >= call.limit) return { now, result: { claimed } };
       } catch (error) {

@@ -223,13 +223,12 @@ export class Connection implements NamedServer {
 
   /**
    * Ends a connection that is as old as a call that got no answer. A younger connection may still answer. A client of the
-   * user decides about its connections itself, except with Sentinel: while the old primary hangs, only a broken
-   * connection makes ioredis ask the sentinels again.
+   * user connects again by itself. A cluster's nodes have the options of the user.
    */
   #gaveUp(client: RedisClient, start: number): void {
     if (this.#connectedAt > start) return;
     if (this.#url !== undefined) end(client);
-    else if (hasSentinels(client)) streamOf(client)?.destroy?.();
+    else streamOf(client)?.destroy?.();
   }
 
   /** Ends all connections after a failover, because new connections resolve the name of the server again. */
@@ -239,10 +238,6 @@ export class Connection implements NamedServer {
     end(this.#client!);
     if (this.#other !== undefined) end(this.#other);
   }
-}
-
-function hasSentinels(client: RedisClient): boolean {
-  return !isCluster(client) && Boolean(client.options.sentinels?.length);
 }
 
 export function isCluster(client: RedisClient): client is Cluster {

@@ -1,6 +1,7 @@
 import { randomBytes } from "node:crypto";
+import { withTimeout } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import { BaseStore } from "../base-store.ts";
+import { BaseStore, CLOSE_WITHIN } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
@@ -268,7 +269,7 @@ export class RedisStore extends BaseStore {
 
   protected async doClose(): Promise<void> {
     this.#notifier.close();
-    await Promise.allSettled(this.#running);
+    await withTimeout(CLOSE_WITHIN, Promise.allSettled(this.#running));
     this.#connection.close();
   }
 

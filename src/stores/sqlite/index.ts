@@ -105,8 +105,10 @@ function problemWithDatabase(database: unknown): string | undefined {
     // SQLite would read a path that begins with `file:` as a URI, whose query can set options.
     return database.startsWith("file:") ? "must be a path, not a URL; remove `file:`" : undefined;
   }
-  return typeof Object(database).prepare === "function"
-    ? undefined
+  if (database instanceof DatabaseSync) return undefined;
+  const isOther = typeof Object(database).prepare === "function";
+  return isOther
+    ? "is a database of another package, such as better-sqlite3. Pass the path of its file, or a DatabaseSync of node:sqlite"
     : "must be the path of a file, or a DatabaseSync of node:sqlite";
 }
 

@@ -146,6 +146,14 @@ describeMysql("settings", () => {
     await expect((await storeOn({ pool })).nextDue()).rejects.toThrow(message);
   });
 
+  test("a pool with callbacks is refused", async () => {
+    const { createPool } = await import("mysql2");
+    const pool = createPool({ uri: await databases.create() });
+    onTestFinished(() => pool.end());
+    expect(() => mysqlStore({ pool: pool as never })).toThrow("pass pool.promise()");
+    await play(await storeOn({ pool: pool.promise() as never }));
+  });
+
   test("a user with one connection gets all events through", async () => {
     const url = new URL(await databases.create());
     const user = url.pathname.slice(-30);

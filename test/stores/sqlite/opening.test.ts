@@ -43,6 +43,11 @@ describe("arguments", () => {
     [undefined, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [null, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [{}, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
+    [
+      // A database of better-sqlite3.
+      { prepare() {}, exec() {}, pragma() {}, transaction() {}, name: "events.db" },
+      "database: is a database of another package, such as better-sqlite3. Pass the path of its file, or a DatabaseSync of node:sqlite",
+    ],
   ])("%j is rejected as a database", (database, message) => {
     const error = errorOf(() => sqliteStore(database as string));
     expect(error).toBeInstanceOf(InvalidArgumentError);
