@@ -49,7 +49,7 @@ describe("docs/testing.md", () => {
   it("in node:test: the sandbox as a server, and its faults", async () => {
     const { code, output } = await run("--test", "--test-reporter=tap", "testing/node/sandbox.test.ts");
     expect(code, output).toBe(0);
-    expect(output).toMatch(/^# pass 3$/m);
+    expect(output).toMatch(/^# pass 4$/m);
     expect(output).toMatch(/^# fail 0$/m);
   });
 

@@ -69,3 +69,14 @@ test("an event waits while the platform is down", async (t) => {
   assert.equal(counts?.retrying, 1); // it is retried after its backoff
   assert.equal(blocked.size, 0);
 });
+
+test("an account that has lost its token does not stop another", async (t) => {
+  const sandbox = createSandbox({ accounts: ["a17", "b2"] });
+  t.after(() => sandbox.close());
+  const { fetch } = sandbox;
+  const accessToken = ({ account = "" }) => sandbox.account(account).accessToken; // sandbox-token-a17
+  const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken, fetch });
+  sandbox.account("a17").faults.set([{ status: 401 }]);
+  await assert.rejects(client.account("a17").listings.list(), { status: 401 });
+  assert.deepEqual(await client.account("b2").listings.list(), []);
+});
