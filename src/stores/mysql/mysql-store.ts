@@ -16,7 +16,7 @@ import {
   LeaseLost,
   nextDueAt,
 } from "../sql/sql-queue.ts";
-import { expire, lists, lockAll, type Operation, removeEvents } from "../sql/sql-records.ts";
+import { expire, lists, lockAll, type Operation, removeEvents, type Untimed } from "../sql/sql-records.ts";
 import {
   CONTENT,
   CONTENT_COLUMNS,
@@ -104,8 +104,9 @@ const CLAIM = `
     STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
   SET e.state = 'processing', e.attempts = e.attempts + 1, e.due_at = ?, e.claimed_at = ?, e.worker = ?, e.lease = j.lease,
     r.lease = j.lease, r.lease_end = ?, r.lease_duration = ?, r.due_at = ?`;
-const LOCK_HELD = `
-  SELECT e.seq, r.lease, r.sequence, r.snapshot IS NOT NULL AS has_snapshot FROM ${jsonTable("id", "ref", "lease")}
+/** @param clock - the query for the time, because a statement of its own would cost as much as this one */
+const lockHeldAt = (clock: string) => `
+  SELECT e.seq, r.lease, r.sequence, r.snapshot IS NOT NULL AS has_snapshot, (${clock}) AS now FROM ${jsonTable("id", "ref", "lease")}
   STRAIGHT_JOIN stayhook_records AS r ON r.ref = UNHEX(j.ref) AND r.lease = j.lease AND r.lease_end IS NOT NULL
   STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id) AND e.lease = r.lease AND e.state = 'processing'
   FOR UPDATE`;
@@ -155,11 +156,11 @@ export class MysqlStore extends SqlStore<PoolConnection> {
     call.eventId === undefined ? claimAll(operation, call) : claimEvents(operation, call);
 
   protected override doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
-    return this.write(failing.renew, (operation) => renewAll(operation, claims, duration));
+    return this.writeUntimed(failing.renew, (untimed) => renewAll(untimed, claims, duration));
   }
 
-  protected override settling(settlements: readonly Settlement<PoolConnection>[]) {
-    return (operation: Operation) => settleAll(operation, settlements);
+  protected override settling(settlements: readonly Settlement<PoolConnection>[]): Promise<Settled[]> {
+    return this.writeUntimed(failing.settle, (untimed) => settleAll(untimed, settlements));
   }
 }
 
@@ -253,55 +254,61 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimR
   return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
 }
 
-/** Locks the records of the claims. Returns a row for each lease that is still held, by its token. */
-function* lockHeld(claims: readonly ClaimedEvent[]): SqlSteps<Map<string, SqlRow>> {
+/** Locks the records of the claims. Returns a row with the time for each lease that is still held, by its token. */
+function* lockHeld({ dialect }: Untimed, claims: readonly ClaimedEvent[]): SqlSteps<Map<string, SqlRow>> {
   const rows = claims.map((claim) => ({
     id: hex(toId(claim.eventId)),
     ref: hex(keyOf(claim)),
     lease: claim.lease,
   }));
-  const held = yield* select(LOCK_HELD, json(inOrder(rows)));
+  const clock = dialect.clock ?? `SELECT ${Date.now()}`;
+  const held = yield* select(lockHeldAt(clock), json(inOrder(rows)));
   return new Map(held.map((row) => [text(row.lease), row]));
 }
 
 function* renewAll(
-  { now }: Operation,
+  untimed: Untimed,
   claims: readonly ClaimedEvent[],
   leaseDuration: number,
 ): SqlSteps<string[]> {
-  const held = yield* lockHeld(claims);
-  const end = now + leaseDuration;
+  const held = yield* lockHeld(untimed, claims);
+  const [first] = held.values();
+  if (first === undefined) return [];
+  const end = number(first.now) + leaseDuration;
   const rows = [...held.values()].map(({ seq }) => ({ seq: number(seq) }));
-  if (rows.length > 0) yield* change(RENEW, json(rows), end, end, end, leaseDuration);
+  yield* change(RENEW, json(rows), end, end, end, leaseDuration);
   return [...held.keys()];
 }
 
 function* settleAll(
-  operation: Operation,
+  untimed: Untimed,
   settlements: readonly Settlement<PoolConnection>[],
 ): SqlSteps<Settled[]> {
   const { claim, writes } = settlements[0]!;
   if (writes.length > 0) {
     // Run the writes before the record is locked, so that an `add` does not wait for them.
-    if ((yield* heldBy(operation, claim)) === undefined) return [yield* alreadySettled(operation, claim)];
+    if ((yield* heldBy(untimed, claim)) === undefined) return [yield* alreadySettled(untimed, claim)];
     yield { writes: writes as unknown as readonly Write<never>[] };
   }
   const others = settlements.flatMap(({ additions }) => additions.map(({ event }) => keyOf(event)));
   const own = settlements.map(({ claim }) => keyOf(claim));
-  if (others.some((key) => !own.includes(key))) yield* lockAll(operation, [...new Set([...own, ...others])]);
-  const held = yield* lockHeld(settlements.map(({ claim }) => claim));
+  if (others.some((key) => !own.includes(key))) yield* lockAll(untimed, [...new Set([...own, ...others])]);
+  const held = yield* lockHeld(
+    untimed,
+    settlements.map(({ claim }) => claim),
+  );
   if (writes.length > 0 && held.size === 0) throw new LeaseLost();
   const mine = settlements.flatMap((settlement) => {
     const row = held.get(settlement.claim.lease);
     return row === undefined ? [] : [{ settlement, row, key: keyOf(settlement.claim) }];
   });
-  const more = yield* endAll(operation, mine);
+  const more = yield* endAll(untimed, mine);
   const settled: Settled[] = [];
   for (const { claim } of settlements) {
     settled.push(
       held.has(claim.lease)
         ? { held: true, more: more.get(claim.lease) !== null }
-        : yield* alreadySettled(operation, claim),
+        : yield* alreadySettled(untimed, claim),
     );
   }
   return settled;
@@ -314,10 +321,12 @@ interface Held {
 }
 
 /** Ends the attempts of held leases. Returns the new due time of each record by the token of its lease. */
-function* endAll(operation: Operation, held: readonly Held[]): SqlSteps<Map<string, number | null>> {
-  const { sql, now } = operation;
+function* endAll(untimed: Untimed, held: readonly Held[]): SqlSteps<Map<string, number | null>> {
   const due = new Map<string, number | null>();
-  if (held.length === 0) return due;
+  const [first] = held;
+  if (first === undefined) return due;
+  const operation = { ...untimed, now: number(first.row.now) };
+  const { sql, now } = operation;
   for (const { settlement, row, key } of held) {
     const { change: ended, delay, remove } = settlement;
     if (remove !== undefined) yield* removeEvents(operation, key, remove, number(row.seq));

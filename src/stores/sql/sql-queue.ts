@@ -6,7 +6,7 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
-import { expire, lock, lockAll, type Operation, removeEvents } from "./sql-records.ts";
+import { expire, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
 import {
   claimOf,
   contentOf,
@@ -269,13 +269,13 @@ export function* endLease({ sql }: Operation, key: string, from: number): SqlSte
 }
 
 /** Reads a claim's record and event. Returns `undefined` if the claim's lease is lost, or has ended the attempt. */
-export function* heldBy({ sql }: Operation, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
+export function* heldBy({ sql }: Untimed, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
   const [held] = yield* select(sql.held, toId(claim.eventId), keyOf(claim), claim.lease);
   return held;
 }
 
 /** Whether a lease that is not held has ended the attempt. The event keeps its token until the event's next claim. */
-export function* alreadySettled({ sql }: Operation, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
+export function* alreadySettled({ sql }: Untimed, { eventId, lease }: ClaimedEvent): SqlSteps<Settled> {
   const held = (yield* select(sql.endedBy, toId(eventId), lease)).length > 0;
   return { held, more: held };
 }

@@ -13,6 +13,9 @@ export interface Operation {
   readonly now: number;
 }
 
+/** What the steps of a call work with before they know the time. */
+export type Untimed = Omit<Operation, "now">;
+
 /** Splits values into lists of {@link LIST} values. Fills the last list with its last value. */
 export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
   const found: T[][] = [];
@@ -22,7 +25,7 @@ export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
 }
 
 /** Locks the rows of records in one order, so that no two transactions wait for each other. */
-export function* lockAll({ sql, dialect }: Operation, refs: readonly string[]): SqlSteps<void> {
+export function* lockAll({ sql, dialect }: Untimed, refs: readonly string[]): SqlSteps<void> {
   if (dialect.forUpdate === undefined) return;
   for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
 }

@@ -43,7 +43,7 @@ import {
   setBack,
   settle,
 } from "./sql-queue.ts";
-import type { Operation } from "./sql-records.ts";
+import type { Operation, Untimed } from "./sql-records.ts";
 import {
   fromText,
   number,
@@ -128,15 +128,17 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const none = await this.read(noneDue);
-    if (none.result !== undefined) return { now: none.now, result: none.result };
+    const { now, result } = await this.read(noneDue);
+    if (result !== undefined) return { now, result };
     const { claiming } = this;
-    const steps = function* (operation: Operation) {
-      const timed = yield* claiming(operation, call);
+    const steps = function* (untimed: Untimed) {
+      // The database's time is a moment old, so that the leases end no later than the caller expects.
+      const time = untimed.dialect.clock === undefined ? Date.now() : now;
+      const timed = yield* claiming({ ...untimed, now: time }, call);
       call.claimed = timed.result.claimed;
       return timed;
     };
-    return this.write(failing.claim, steps, { mayBeLost: true });
+    return this.writeUntimed(failing.claim, steps, { mayBeLost: true });
   }
 
   /** The steps of `doClaim`. */
@@ -149,7 +151,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
     try {
-      return await this.write(failing.settle, this.settling(settlements));
+      return await this.settling(settlements);
     } catch (error) {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
@@ -157,9 +159,9 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     }
   }
 
-  /** Returns the steps of `doSettle`. If they throw {@link LeaseLost}, the writes are rolled back. */
-  protected settling(settlements: readonly Settlement<Tx>[]) {
-    return (operation: Operation): SqlSteps<Settled[]> => settle(operation, settlements);
+  /** Ends attempts in one transaction. If its steps throw {@link LeaseLost}, the writes are rolled back. */
+  protected settling(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
+    return this.write(failing.settle, (operation) => settle(operation, settlements));
   }
 
   protected doSetBack(): Promise<void> {
@@ -332,6 +334,17 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   ): Promise<T> {
     await this.ready();
     return this.driver.transaction(() => this.#steps(steps), failing, options);
+  }
+
+  /** Runs steps that find out the time by themselves in one transaction. */
+  protected async writeUntimed<T>(
+    failing: string,
+    steps: (untimed: Untimed) => SqlSteps<T>,
+    options?: TransactionOptions,
+  ): Promise<T> {
+    await this.ready();
+    const { dialect, sql } = this;
+    return this.driver.transaction(() => steps({ sql, dialect }), failing, options);
   }
 
   /** Runs steps that only read. */
