@@ -7,15 +7,16 @@ import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { CircuitBreaker, Reading, Verdict } from "./circuit-breaker.ts";
+import type { Reading } from "./circuit.ts";
+import type { CircuitBreaker, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
-import type { RefusedReads } from "./refused-reads.ts";
+import type { ReadLimits } from "./refused-reads.ts";
 import { entryOf, outcomeOf } from "./retries.ts";
 import { answerOf } from "./store-call.ts";
 import { type KeptResult, Unrecorded } from "./unrecorded.ts";
 import {
   type AttemptResult,
-  kindOf,
+  type Lane,
   type Outage,
   type QueueOptions,
   recordOf,
@@ -30,8 +31,9 @@ export type AttemptEnd = AttemptResult["outcome"];
 
 interface AttemptOptions {
   readonly breaker: CircuitBreaker;
-  readonly refusedReads: RefusedReads;
   readonly unrecorded: Unrecorded;
+  readonly readLimits: ReadLimits;
+  readonly lane: Lane;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
@@ -66,7 +68,7 @@ export class Attempt<Tx> {
   constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
     this.#queue = queue;
     this.#options = options;
-    this.#reading = options.breaker.begin(claim.ref);
+    this.#reading = options.breaker.begin(claim.ref, options.lane, claim.outageFor);
     this.#run = new CancellableRun(queue.work, claim, {
       attemptTimeout: queue.policy.attemptTimeout,
       onAnswered: () => this.#answered(),
@@ -132,9 +134,10 @@ export class Attempt<Tx> {
   #answered(): void {
     // An event without a record needs no read, so its success does not show that reads succeed.
     if (this.claim.ref === null) return;
+    const { breaker, readLimits, lane } = this.#options;
     this.#hasRead = true;
-    this.#options.breaker.recordAnswer(this.#reading, true);
-    this.#options.refusedReads.recordSuccess();
+    breaker.recordAnswer(this.#reading, true);
+    readLimits.recordSuccess(lane.account);
   }
 
   async #attempt(): Promise<AttemptEnd> {
@@ -148,8 +151,9 @@ export class Attempt<Tx> {
       const { process } = this.#queue;
       return (await (process ? process(this.claim, run) : run())).outcome;
     } finally {
-      this.#options.breaker.end(this.#reading);
-      if (!this.#hasRead) this.#options.refusedReads.giveBack();
+      const { breaker, readLimits, lane } = this.#options;
+      breaker.end(this.#reading);
+      if (!this.#hasRead) readLimits.of(lane.account).giveBack();
     }
   }
 
@@ -200,7 +204,7 @@ export class Attempt<Tx> {
 
   async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
     const { claim } = this;
-    const { breaker, refusedReads } = this.#options;
+    const { breaker, readLimits, lane } = this.#options;
     const { outage, error, reason, type, events } = failure;
     this.#hasRead ||= failure.refused === true || outage !== undefined;
     // A refusal shows that the platform is up.
@@ -208,13 +212,14 @@ export class Attempt<Tx> {
     // The attempt keeps its slot until it is clear whether this is an outage, so that no other read begins meanwhile.
     const verdict = outage && (await this.#judged(outage, error));
     if (failure.refused || verdict === "record" || verdict === "unclear")
-      refusedReads.recordRefusal(recordOf(claim), error);
-    if (outage?.limited) refusedReads.recordLimit();
+      readLimits.recordRefusal(lane.account, recordOf(claim), error);
+    const limit = readLimits.of(lane.account);
+    if (outage?.limited) limit.recordLimit();
     const outcome = outcomeOf(failure, claim, this.#queue.policy, {
       duration: this.#duration,
       paused: verdict === "outage",
-      up: claim.ref !== null && breaker.isUp(kindOf(claim.ref)),
-      limiting: refusedReads.limiting,
+      up: breaker.isUp(lane),
+      limiting: limit.limiting,
     });
     const end = await this.#settle({ ...outcome, events });
     // An attempt that waits for another event of its record has not failed, so nothing is observed.
@@ -233,7 +238,7 @@ export class Attempt<Tx> {
 
   async #judged(outage: Outage, error: unknown): Promise<Verdict> {
     const { breaker } = this.#options;
-    const judged = breaker.recordOutage(this.#reading, this.claim.outages === 0, outage, error);
+    const judged = breaker.recordOutage(this.#reading, this.claim.outages, outage, error);
     // A drain or the handler may end before the witnesses answer.
     return (await Promise.race([judged, this.#released.promise, this.#over.promise])) ?? "unclear";
   }

@@ -1,6 +1,5 @@
 // Finds out how many attempts may begin, claims events for them, and gives back claims that get no attempt.
 
-import { withTimeout } from "../async.ts";
 import type { ClaimOptions } from "../stores/event-store.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Attempt } from "./attempt.ts";
@@ -8,11 +7,12 @@ import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
 import { EventPicker } from "./event-picker.ts";
 import { Lease, type Leases } from "./leases.ts";
-import type { RefusedReads } from "./refused-reads.ts";
-import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
+import type { PutBacks } from "./put-backs.ts";
+import type { ReadLimits } from "./refused-reads.ts";
+import type { RunningAttempts } from "./running-attempts.ts";
 import { answerOf } from "./store-call.ts";
 import type { Unrecorded } from "./unrecorded.ts";
-import { kindOf, type QueueOptions } from "./work.ts";
+import type { QueueOptions } from "./work.ts";
 
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
 const RENEWALS = 3;
@@ -24,8 +24,6 @@ interface Room {
   readonly ahead: number;
   /** ms until there is room. It is `undefined` if only the end of an attempt or a claim makes room. */
   readonly wait: number | undefined;
-  /** Whether one kind of records pauses while other events may begin. `wait` is then the wait of the kind that pauses. */
-  readonly partly?: boolean;
 }
 
 /** A caller of `fill` that does not want an attempt at every claim: a drain. */
@@ -70,10 +68,11 @@ interface Choice {
 
 interface ClaimsOptions<Tx> {
   readonly breaker: CircuitBreaker;
-  readonly refusedReads: RefusedReads;
   readonly unrecorded: Unrecorded;
+  readonly readLimits: ReadLimits;
   readonly leases: Leases<Tx>;
   readonly running: RunningAttempts<Tx>;
+  readonly putBacks: PutBacks<Tx>;
   /** Called when a claim has ended, because others may wait for the slots that it had reserved. */
   readonly onFilled: () => void;
 }
@@ -84,9 +83,10 @@ export class Claims<Tx> {
   readonly #options: ClaimsOptions<Tx>;
   readonly #picker: EventPicker<Tx>;
   readonly #ahead: ClaimedAhead<Tx>;
+  readonly #putBacks: PutBacks<Tx>;
   /** How many slots claims in flight have reserved. */
   #reserved = 0;
-  /** Claims in flight, and claims that the queue gives back. These promises never reject. */
+  /** The claims in flight. These promises never reject. */
   readonly #inFlight = new Set<Promise<void>>();
   #closed = false;
 
@@ -94,6 +94,7 @@ export class Claims<Tx> {
     this.#queue = queue;
     this.#options = options;
     this.#picker = new EventPicker(queue.store);
+    this.#putBacks = options.putBacks;
     this.#ahead = new ClaimedAhead(
       options.leases,
       queue.policy.concurrency,
@@ -104,6 +105,7 @@ export class Claims<Tx> {
   /** Lets no attempt begin any more. Gives back the claims that wait for slots, and those in flight when they arrive. */
   close(): void {
     this.#closed = true;
+    this.#putBacks.close();
     this.startWaiting();
   }
 
@@ -124,25 +126,26 @@ export class Claims<Tx> {
   }
 
   #roomAt(now: number): Room {
-    const { breaker, refusedReads, running } = this.#options;
+    const { breaker, readLimits, running } = this.#options;
     const slots = running.freeSlots - this.#reserved;
     const gate = breaker.gateAt(now);
-    const ahead = Number.isFinite(gate.room) || refusedReads.limiting ? 0 : this.#ahead.room;
-    const partly = gate.room === 0 && breaker.shutKinds.length > 0;
-    const room = partly ? slots : Math.min(slots, gate.room - (breaker.pause ? this.#reserved : 0));
-    if (room <= 0) return { limit: 0, ahead, wait: slots > 0 ? gate.wait || undefined : undefined, partly };
-    const { reads, nextRead } = refusedReads.roomAt(now);
+    const limit = readLimits.of(undefined);
+    const ahead = Number.isFinite(gate.room) || limit.limiting ? 0 : this.#ahead.room + this.#putBacks.room;
+    const room = Math.min(slots, gate.room - (breaker.isAllShut ? this.#reserved : 0));
+    if (room <= 0) return { limit: 0, ahead, wait: slots > 0 ? gate.wait || undefined : undefined };
+    const { reads, nextRead } = limit.roomAt(now);
     return reads > 0
-      ? { limit: Math.min(room, reads), ahead, wait: partly ? gate.wait : 0, partly }
-      : { limit: 0, ahead, wait: nextRead, partly };
+      ? { limit: Math.min(room, reads), ahead, wait: 0 }
+      : { limit: 0, ahead, wait: nextRead };
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link roomAt}. */
   async fill({ limit, ahead, eventId, claimant }: FillOptions): Promise<Filled<Tx>> {
-    const { refusedReads, running, onFilled } = this.#options;
-    const { limiting } = refusedReads;
+    const { readLimits, running, onFilled } = this.#options;
+    const reads = readLimits.of(undefined);
+    const { limiting } = reads;
     this.#reserved += limit;
-    if (limiting) refusedReads.take(limit);
+    if (limiting) reads.take(limit);
     const started: Attempt<Tx>[] = [];
     const { freed } = running;
     try {
@@ -150,20 +153,21 @@ export class Claims<Tx> {
         this.#claimsFor(limit + (ahead ?? 0), eventId, ahead !== undefined),
       );
       if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
+      this.#putBacks.begin();
       for (const claim of claims) {
         if (running.takeOver(claim, leaseEndsAt)) continue;
-        if (this.#closed || this.#isBlocked || this.#isPaused(claim) || claimant?.isOver)
-          void this.giveBack(claim);
+        if (this.#closed || this.#isBlocked || claimant?.isOver) void this.giveBack(claim);
+        else if (this.#isShut(claim)) this.#putBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
-        else if (started.length < limit) started.push(running.start(claim, leaseEndsAt));
-        else this.#ahead.add(claim, leaseEndsAt);
+        else if (started.length >= limit) this.#ahead.add(claim, leaseEndsAt);
+        else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
       }
       return { claimed: claims.length, next, started };
     } finally {
       this.#reserved -= limit;
       // A claim without an attempt reads no record, so it must not use up the limit of reads.
-      if (limiting) refusedReads.take(started.length - limit);
+      if (limiting) reads.take(started.length - limit);
       this.startWaiting();
       onFilled();
     }
@@ -171,14 +175,39 @@ export class Claims<Tx> {
 
   /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
   startWaiting(): void {
-    const { refusedReads, running } = this.#options;
+    const { readLimits, running } = this.#options;
     // No token was taken for the reads of these claims.
-    if (this.#closed || this.#isBlocked || refusedReads.limiting) this.#ahead.giveBackAll();
+    if (this.#closed || this.#isBlocked || readLimits.of(undefined).limiting) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
-      if (!held || this.#isPaused(claim)) void this.giveBack(claim);
-      else running.start(claim, endsAt);
+      if (!held) void this.giveBack(claim);
+      else if (this.#isShut(claim)) this.#putBack(claim);
+      else if (this.#hasTurn(claim)) running.start(claim, endsAt);
     }
+  }
+
+  /** Whether the event must wait for the end of a pause. */
+  #isShut(claim: ClaimedEvent): boolean {
+    return this.#options.breaker.mustWait(claim, this.#queue.laneOf(claim), performance.now());
+  }
+
+  /** Lets the event of a shut lane be due again when the lane is tried, so that the events behind it are claimed. */
+  #putBack(claim: ClaimedEvent): void {
+    const lane = this.#queue.laneOf(claim);
+    const wait = this.#options.breaker.putBack(claim, lane, performance.now());
+    // While everything is shut, nothing is claimed.
+    if (wait === undefined) void this.giveBack(claim);
+    else this.#putBacks.add(claim, wait);
+  }
+
+  /** Whether an attempt may begin. If the reads of the event's account are limited, the event gets a place in their line. */
+  #hasTurn(claim: ClaimedEvent): boolean {
+    const { account, kind } = this.#queue.laneOf(claim);
+    // The reads of an app that has one account are limited before the claim.
+    if (account === undefined || kind === undefined) return true;
+    const wait = this.#options.readLimits.of(account).turnOf(claim, performance.now());
+    if (wait > 0) this.#putBacks.add(claim, wait);
+    return wait === 0;
   }
 
   /** Renews the leases that have ended, and then asks the store for due events. */
@@ -220,12 +249,7 @@ export class Claims<Tx> {
 
   /** Chooses the events to claim. */
   async #chosen(limit: number): Promise<Choice> {
-    const { breaker, refusedReads } = this.#options;
-    // A half-open breaker without witnesses lets one event of any kind through.
-    const isTry = breaker.gateAt(performance.now()).room > 0;
-    if (!isTry && breaker.shutKinds.length > 0)
-      return { ids: await answerOf("list", () => this.#picker.except(breaker.shutKinds, limit)) };
-    if (!refusedReads.prefersGenuine()) return { ids: undefined };
+    if (!this.#options.readLimits.of(undefined).prefersGenuine()) return { ids: undefined };
     const ids = await answerOf("list() or snapshotOf", () => this.#picker.genuine(limit));
     return { ids: ids.length > 0 ? ids : undefined, orOthers: true };
   }
@@ -252,12 +276,6 @@ export class Claims<Tx> {
     return this.#options.unrecorded.isBlockedAt(performance.now());
   }
 
-  /** Whether the event must wait for the end of a pause. */
-  #isPaused({ ref }: ClaimedEvent): boolean {
-    const kind = ref === null ? null : kindOf(ref);
-    return this.#options.breaker.gateAt(performance.now(), kind).room === 0;
-  }
-
   /** Keeps the lease of a claim without an attempt. */
   #hold(claim: ClaimedEvent, leaseEndsAt: number): Lease {
     const lease = new Lease(claim, leaseEndsAt);
@@ -272,19 +290,8 @@ export class Claims<Tx> {
   }
 
   /** Releases a claim that gets no attempt. Never rejects. */
-  async giveBack(claim: ClaimedEvent): Promise<void> {
-    try {
-      const settling = (async () => this.#queue.store.settle(claim, { state: "released" }))();
-      await this.#track(withTimeout(GIVE_BACK, settling));
-    } catch (error) {
-      const { eventId } = claim;
-      this.#queue.logger.limited(
-        "release",
-        "warn",
-        `the store did not release event ${eventId}. Another process can handle the event when its lease ends`,
-        { eventId, error },
-      );
-    }
+  giveBack(claim: ClaimedEvent): Promise<void> {
+    return this.#putBacks.giveBack(claim);
   }
 
   #track<T>(call: Promise<T>): Promise<T> {
@@ -296,13 +303,13 @@ export class Claims<Tx> {
     return call;
   }
 
-  /** Resolves when the claims that are in flight now have ended. */
+  /** Resolves when the claims that are in flight now have ended, and events that wait for a lane are due. */
   async inFlight(): Promise<void> {
-    await Promise.all(this.#inFlight);
+    await Promise.all([...this.#inFlight, this.#putBacks.inFlight()]);
   }
 
   /** Resolves when no claim is in flight, and none is being given back. */
   async settled(): Promise<void> {
-    while (this.#inFlight.size > 0) await this.inFlight();
+    while (this.#inFlight.size > 0 || this.#putBacks.busy) await this.inFlight();
   }
 }

@@ -5,7 +5,7 @@ import type { Changes } from "./changes.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Claims } from "./claims.ts";
 import type { Lease } from "./leases.ts";
-import type { RefusedReads } from "./refused-reads.ts";
+import type { ReadLimits } from "./refused-reads.ts";
 import type { RunningAttempts } from "./running-attempts.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 
@@ -33,8 +33,8 @@ export interface DrainResult {
 
 interface DrainParts<Tx> {
   readonly breaker: CircuitBreaker;
-  readonly refusedReads: RefusedReads;
   readonly unrecorded: Unrecorded;
+  readonly readLimits: ReadLimits;
   readonly changes: Changes;
   readonly running: RunningAttempts<Tx>;
   readonly claims: Claims<Tx>;
@@ -84,7 +84,8 @@ export class Drain<Tx> {
       if (stuck !== undefined) throw stuck.error;
       const { limit, wait } = claims.roomAt(now);
       const isHopeless = this.#isHopeless(now);
-      const isPaused = breaker.pause !== undefined && breaker.shutKinds.length === 0;
+      const isPaused = breaker.isAllShut;
+      breaker.askDue(now);
       if (limit > 0 && !isHopeless && looked !== looks) {
         const filled = await Promise.race([claims.fill({ limit, claimant: this }), requested]);
         if (filled?.claimed === 0) looked = looks;
@@ -106,7 +107,7 @@ export class Drain<Tx> {
 
   /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
   #isHopeless(now: number): boolean {
-    const { limiting, since } = this.#parts.refusedReads;
+    const { limiting, since } = this.#parts.readLimits.of(undefined);
     return !this.#stop.timed && limiting && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
   }
 

@@ -3,9 +3,9 @@
 import { now } from "../clock.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { type Kind, kindOf, recordOf } from "./work.ts";
+import { recordOf } from "./work.ts";
 
-// A claim takes what is due longest. It cannot choose by kind or by snapshot, so this file chooses events from lists, and
+// A claim takes what is due longest. It cannot choose by snapshot, so this file chooses events from lists, and
 // the queue claims them by their ids.
 
 /** How many events one list has. */
@@ -32,28 +32,6 @@ export class EventPicker<Tx> {
 
   constructor(store: EventStore<Tx>) {
     this.#store = store;
-  }
-
-  /** Returns due events of other kinds than these, and of no record. Each call looks at the newest and at some older ones. */
-  async except(kinds: readonly Kind[], limit: number): Promise<string[]> {
-    const time = now();
-    const isDue = ({ dueAt }: StoredEvent): boolean => dueAt !== null && dueAt.getTime() <= time;
-    const processing = await this.#store.list({ state: "processing", limit: PAGE });
-    const lists = [
-      await this.#store.list({ state: "pending", limit: PAGE }),
-      await this.#store.list({ state: "retrying", limit: PAGE }),
-      await this.#store.list({ state: "scheduled", limit: PAGE }),
-      // A processing event is due if its lease has ended.
-      processing,
-      await this.#older(),
-    ];
-    const leased = new Set(processing.filter((event) => !isDue(event)).map(recordOf));
-    const goesOn = (event: StoredEvent): boolean =>
-      (event.ref === null || !kinds.includes(kindOf(event.ref))) &&
-      isDue(event) &&
-      !leased.has(recordOf(event));
-    const ids = firstOfEach(lists.flat().filter(goesOn)).values();
-    return [...ids].slice(0, limit);
   }
 
   /**

@@ -10,8 +10,6 @@ const POLL = 1000;
 const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
-/** The shortest time between two looks for the events that go on while bookings or listings pause, ms. */
-const PICK_AGAIN = 100;
 
 const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
@@ -28,10 +26,6 @@ export class Loop<Tx> {
   readonly #options: LoopOptions<Tx>;
   #started = false;
   readonly #stopped = Promise.withResolvers<void>();
-  /** When the loop last looked for events that go on in a pause of bookings or listings, on the monotonic clock. */
-  #pickedAt = NOW;
-  /** When the loop looks for such events again. */
-  #pickAt = NOW;
   /** When the loop claims next, on the monotonic clock. */
   #dueAt = NOW;
   #failure: unknown;
@@ -63,7 +57,6 @@ export class Loop<Tx> {
   /** Makes the loop claim again. */
   wake(): void {
     this.#dueAt = NOW;
-    this.#pickAt = Math.min(this.#pickAt, this.#pickedAt + PICK_AGAIN);
     this.#options.changes.tell();
   }
 
@@ -96,24 +89,14 @@ export class Loop<Tx> {
   async #claimDue(): Promise<number | undefined> {
     const { breaker, claims } = this.#options;
     const now = performance.now();
-    const { limit, ahead, wait, partly } = claims.roomAt(now);
-    const next = partly ? this.#pickAt : this.#dueAt;
     // The end of the wait in a pause is the time to ask the witnesses again.
-    if (next > now) return earlier(next - now, (breaker.pause && wait) || undefined);
-    if (limit + ahead === 0) return wait;
-    if (partly) await this.#pick(limit, now);
-    else await this.#ask(limit, ahead);
+    const askIn = breaker.askDue(now);
+    const { limit, ahead, wait } = claims.roomAt(now);
+    if (this.#dueAt > now) return earlier(this.#dueAt - now, askIn);
+    if (limit + ahead === 0) return earlier(wait ?? NEVER, askIn);
+    await this.#ask(limit, ahead);
     this.#failure = undefined;
     return 0;
-  }
-
-  /** Claims events that go on while bookings or listings pause. */
-  async #pick(limit: number, now: number): Promise<void> {
-    this.#pickedAt = now;
-    this.#pickAt = now + POLL;
-    // The store does not know which kinds pause, so the loop looks for the other events itself.
-    const { claimed } = await this.#options.claims.fill({ limit });
-    if (claimed > 0) this.#pickAt = now + PICK_AGAIN;
   }
 
   /** Claims due events, and sets when the loop must claim next. */

@@ -8,7 +8,8 @@ import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";
 import { GRACE, Leases } from "./leases.ts";
 import { Loop } from "./loop.ts";
 import { Pruner } from "./pruner.ts";
-import { RefusedReads } from "./refused-reads.ts";
+import { PutBacks } from "./put-backs.ts";
+import { ReadLimits } from "./refused-reads.ts";
 import { RunningAttempts } from "./running-attempts.ts";
 import { Unrecorded } from "./unrecorded.ts";
 import { Witnesses } from "./witnesses.ts";
@@ -23,7 +24,7 @@ const LAST_GIVE_BACK = 1000;
 export class Queue<Tx> {
   readonly breaker: CircuitBreaker;
   readonly #options: QueueOptions<Tx>;
-  readonly #refusedReads: RefusedReads;
+  readonly #readLimits: ReadLimits;
   readonly #unrecorded = new Unrecorded(() => this.#claims.startWaiting());
   readonly #changes = new Changes(() => this.#running.size);
   readonly #running: RunningAttempts<Tx>;
@@ -41,26 +42,29 @@ export class Queue<Tx> {
     this.#options = options;
     const changes = this.#changes;
     const unrecorded = this.#unrecorded;
+    const putBacks = new PutBacks(options, () => this.#mayBeDue());
     const breaker = new CircuitBreaker({
       concurrency,
       backoff,
-      witnesses: readWitness && new Witnesses(store, readWitness),
+      witnesses: readWitness && new Witnesses(store, options.laneOf, readWitness),
       onPause: (pause) => {
         options.observe({ kind: "paused", ...pause });
         this.#claims.startWaiting();
         changes.tell();
       },
-      onResume: (scope) => {
-        options.observe({ kind: "resumed", scope });
+      onResume: (scope, account) => {
+        options.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
         this.#mayBeDue();
       },
+      onRelease: (account) => void putBacks.release(account),
+      onFoundOpen: (account) => void putBacks.releaseOnce(account),
       onChange: () => this.#mayBeDue(),
     });
-    const refusedReads = new RefusedReads(logger, () => this.#loop.wake());
+    const readLimits = new ReadLimits(logger, () => this.#loop.wake());
     const leases = new Leases(store, leaseDuration, logger, () => unrecorded.tryNow());
     const running = new RunningAttempts(options, {
       breaker,
-      refusedReads,
+      readLimits,
       unrecorded,
       leases,
       onSettling: () => {
@@ -69,10 +73,17 @@ export class Queue<Tx> {
       },
       onEnded: (end) => this.#ended(end),
     });
-    const onFilled = (): void => changes.tell();
-    const claims = new Claims(options, { breaker, refusedReads, unrecorded, leases, running, onFilled });
+    const claims = new Claims(options, {
+      breaker,
+      readLimits,
+      unrecorded,
+      leases,
+      running,
+      putBacks,
+      onFilled: () => changes.tell(),
+    });
     this.breaker = breaker;
-    this.#refusedReads = refusedReads;
+    this.#readLimits = readLimits;
     this.#running = running;
     this.#claims = claims;
     this.#loop = new Loop(options, { breaker, claims, changes });
@@ -131,9 +142,9 @@ export class Queue<Tx> {
     this.#drains += 1;
     try {
       const { breaker } = this;
-      const [refusedReads, unrecorded] = [this.#refusedReads, this.#unrecorded];
+      const [readLimits, unrecorded] = [this.#readLimits, this.#unrecorded];
       const [changes, running, claims] = [this.#changes, this.#running, this.#claims];
-      const parts = { breaker, refusedReads, unrecorded, changes, running, claims };
+      const parts = { breaker, readLimits, unrecorded, changes, running, claims };
       const result = await new Drain(stop, parts).run();
       await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
       return result;
@@ -164,13 +175,14 @@ export class Queue<Tx> {
         for (const added of attempt.added) await this.#runNow(added, deadline);
         return;
       }
-      if (this.breaker.pause) return;
+      if (this.breaker.isAllShut) return;
       if (limit === 0) {
         await withTimeout(Math.min(wait, LOOK_AGAIN), this.#changes.next);
         continue;
       }
       const event = await this.#options.store.get(eventId);
       if (event?.state !== "pending" && event?.state !== "processing") return;
+      if (this.breaker.isPaused(this.#options.laneOf(event))) return;
       const before = this.#running.ofSameRecord(event);
       await (before
         ? withTimeout(LOOK_AGAIN, before.ended)

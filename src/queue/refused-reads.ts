@@ -1,6 +1,7 @@
 // Limits the reads in a flood of notifications for records that do not exist.
 
 import type { Log } from "../logger.ts";
+import type { ClaimedEvent } from "../stores/stored-event.ts";
 
 /** Reads are limited while at least this many refusals are remembered. */
 const ENOUGH = 10;
@@ -15,6 +16,8 @@ const BURST = 3;
 const RATE = 40;
 /** The lowest rate after answers with 429. */
 const LEAST_RATE = 1;
+/** The part of the reads that the line of unknown records gets. The rest is for new events, of which some are genuine. */
+const LINE = 0.75;
 /** How much a rate that was halved rises each second, reads a second. */
 const RISE = 0.25;
 
@@ -24,6 +27,7 @@ const RISE = 0.25;
  */
 export class RefusedReads {
   readonly #log: Log;
+  readonly #account: string | undefined;
   readonly #onLift: () => void;
   /** The refused records that are remembered. Holds at most {@link MOST}. */
   readonly #records = new Set<string>();
@@ -34,14 +38,23 @@ export class RefusedReads {
   /** Reads a second at `#refilledAt`. */
   #rate = RATE;
   #claims = 0;
+  /** When the last event of the line has its turn, on the monotonic clock: of known records, and of the others. */
+  #knownUntil = 0;
+  #othersUntil = 0;
 
-  constructor(log: Log, onLift: () => void) {
+  constructor(log: Log, account: string | undefined, onLift: () => void) {
     this.#log = log;
+    this.#account = account;
     this.#onLift = onLift;
   }
 
   get limiting(): boolean {
     return this.#records.size >= ENOUGH;
+  }
+
+  /** Whether there is nothing to remember. */
+  get isIdle(): boolean {
+    return this.#records.size === 0;
   }
 
   /** When the first refusal since the last success happened, on the monotonic clock. */
@@ -68,11 +81,12 @@ export class RefusedReads {
     if (this.#records.size < MOST) this.#records.add(record);
     if (!this.limiting) return;
     if (!limiting) [this.#tokens, this.#refilledAt, this.#rate] = [-ENOUGH, now, RATE];
+    const whose = this.#account === undefined ? "" : ` of account ${this.#account}`;
     this.#log.limited(
       "refused",
       "warn",
-      `the platform refused, did not find or failed to answer for ${this.#inRow} records in a row. Until enough reads succeed, the handler reads at most 50 records a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
-      { error },
+      `the platform refused, did not find or failed to answer for ${this.#inRow} records${whose} in a row. Until enough reads succeed, the handler reads at most 50 records a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
+      { error, ...(this.#account !== undefined && { account: this.#account }) },
     );
   }
 
@@ -114,11 +128,58 @@ export class RefusedReads {
     return this.#claims % 2 === 0;
   }
 
+  /**
+   * Takes a read for an event of an account among others, or returns for how long the event is put back, ms. The events of
+   * known records have a line of their own, which comes first. The others come in the order of their line, and the newest
+   * of them in between.
+   */
+  turnOf({ previous }: Pick<ClaimedEvent, "previous">, now: number): number {
+    if (!this.limiting) return 0;
+    const [isKnown, tokens, apart] = [previous !== undefined, this.#tokensAt(now), 1000 / this.#rateAt(now)];
+    const isKnownWaiting = this.#knownUntil > now;
+    if (tokens >= (isKnown || !isKnownWaiting ? 1 : 2)) {
+      this.take(1);
+      return 0;
+    }
+    if (isKnown) this.#knownUntil = Math.max(this.#knownUntil, now) + apart;
+    else this.#othersUntil = Math.max(this.#othersUntil, now) + apart / LINE;
+    return (isKnown ? this.#knownUntil : this.#othersUntil) - now;
+  }
+
   #rateAt(now: number): number {
     return Math.min(RATE, this.#rate + ((now - this.#refilledAt) * RISE) / 1000);
   }
 
   #tokensAt(now: number): number {
     return Math.min(BURST, this.#tokens + ((now - this.#refilledAt) * this.#rate) / 1000);
+  }
+}
+
+/** The limits of all accounts. Only accounts with refused reads take memory. */
+export class ReadLimits {
+  readonly #log: Log;
+  readonly #onLift: () => void;
+  readonly #accounts = new Map<string | undefined, RefusedReads>();
+
+  constructor(log: Log, onLift: () => void) {
+    this.#log = log;
+    this.#onLift = onLift;
+  }
+
+  /** Returns the limit of an account, or of an app that has one account. */
+  of(account: string | undefined): RefusedReads {
+    return this.#accounts.get(account) ?? new RefusedReads(this.#log, account, this.#onLift);
+  }
+
+  recordSuccess(account: string | undefined): void {
+    const limit = this.#accounts.get(account);
+    limit?.recordSuccess();
+    if (limit?.isIdle) this.#accounts.delete(account);
+  }
+
+  recordRefusal(account: string | undefined, record: string, error: unknown): void {
+    const limit = this.of(account);
+    this.#accounts.set(account, limit);
+    limit.recordRefusal(record, error);
   }
 }

@@ -45,8 +45,10 @@ export function safeBackoff(backoff: Backoff, fallback: Backoff): Backoff {
 
 /** The longest `Retry-After` that the queue obeys, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
-/** The longest wait of an event that failed in a pause, ms. Otherwise, it could wait for hours after the outage. */
-const LONGEST_WAIT_IN_PAUSE = 30_000;
+/**
+ * The longest wait of an event whose lane gets no answer, ms. Otherwise, the event could wait for hours after the outage.
+ */
+const LONGEST_WAIT_IN_OUTAGE = 30_000;
 /**
  * The longest of the first waits of a record that got no answer while others did, ms. Such a failure is often gone at the
  * next read.
@@ -101,8 +103,7 @@ export function isLastAttempt(
 }
 
 function longestWait(outages: number, now: { readonly paused: boolean; readonly up: boolean }): number {
-  if (now.paused) return LONGEST_WAIT_IN_PAUSE;
-  return now.up ? (SOON[outages] ?? Number.POSITIVE_INFINITY) : Number.POSITIVE_INFINITY;
+  return now.up && !now.paused ? (SOON[outages] ?? Number.POSITIVE_INFINITY) : LONGEST_WAIT_IN_OUTAGE;
 }
 
 /** Makes the history entry of an attempt. */

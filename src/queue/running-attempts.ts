@@ -3,7 +3,7 @@ import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { GRACE, type Leases } from "./leases.ts";
-import type { RefusedReads } from "./refused-reads.ts";
+import type { ReadLimits } from "./refused-reads.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 import { type QueueOptions, recordOf } from "./work.ts";
 
@@ -18,8 +18,8 @@ export interface AttemptWatcher<Tx> {
 
 interface RunningAttemptsOptions<Tx> {
   readonly breaker: CircuitBreaker;
-  readonly refusedReads: RefusedReads;
   readonly unrecorded: Unrecorded;
+  readonly readLimits: ReadLimits;
   readonly leases: Leases<Tx>;
   /** Called when an attempt needs no slot any more, although it has not ended. */
   readonly onSettling: () => void;
@@ -71,12 +71,13 @@ export class RunningAttempts<Tx> {
   }
 
   start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
-    const { breaker, refusedReads, unrecorded, leases, onSettling } = this.#options;
+    const { breaker, readLimits, unrecorded, leases, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
     const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
       breaker,
-      refusedReads,
+      readLimits,
       unrecorded,
+      lane: this.#queue.laneOf(claim),
       leaseEndsAt,
       after: earlier?.ended,
       onSettling: () => {

@@ -3,7 +3,7 @@
 import { pause, withTimeout } from "../async.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { answerOf } from "./store-call.ts";
-import { type Kind, kindOf, type Outage, type ReadWitness } from "./work.ts";
+import { type Lane, laneKey, type Outage, type QueueOptions, type ReadWitness } from "./work.ts";
 
 // A witness is a record whose read shows whether the platform answers. The order of choice:
 //
@@ -15,8 +15,10 @@ import { type Kind, kindOf, type Outage, type ReadWitness } from "./work.ts";
 
 /** How many witnesses are asked before they count as silent. */
 const ASKED = 3;
-/** How many records with an answer are remembered for each kind. */
+/** How many records with an answer are remembered for each lane. */
 const KNOWN = 8;
+/** For how many lanes such records are remembered. */
+const LANES = 1000;
 /** How many waiting events of each state are looked at. */
 const LOOKED = 50;
 /** How many waiting records are looked up in the snapshots. */
@@ -34,43 +36,62 @@ export type Testimony =
 
 type Store = Pick<EventStore<never>, "list" | "snapshotOf">;
 
+/** A question to witnesses. */
+interface Question {
+  /** The records in question. */
+  readonly failing: ReadonlySet<string>;
+  /** Whether the records in question are no witnesses. */
+  readonly onlyOthers?: boolean;
+  /** The accounts whose records are asked last, or not at all with `onlyOthers`. */
+  readonly avoided?: ReadonlySet<string> | undefined;
+  /** Whether an answer still matters. */
+  readonly isNeeded: () => boolean;
+}
+
 /** Knows which records can tell whether the platform answers, and reads them. */
 export class Witnesses {
   readonly #store: Store;
+  readonly #laneOf: QueueOptions<never>["laneOf"];
   readonly #read: ReadWitness;
-  readonly #known: Record<Kind, string[]> = { bookings: [], listings: [] };
+  /** The records with an answer of each lane, the last one first. The lane with the last answer is the last one. */
+  readonly #known = new Map<string, { readonly lane: Lane; readonly refs: readonly string[] }>();
   readonly #closing = new AbortController();
 
-  constructor(store: Store, read: ReadWitness) {
+  constructor(store: Store, laneOf: QueueOptions<never>["laneOf"], read: ReadWitness) {
     this.#store = store;
+    this.#laneOf = laneOf;
     this.#read = read;
   }
 
   /** Notes that a record was answered. */
-  note(kind: Kind, ref: string): void {
-    const known = this.#known[kind];
-    if (known[0] === ref || !isRef(ref)) return;
-    this.#known[kind] = [ref, ...known.filter((other) => other !== ref)].slice(0, KNOWN);
+  note(lane: Lane, ref: string): void {
+    if (!isRef(ref)) return;
+    const key = laneKey(lane);
+    const known = this.#known.get(key);
+    const refs =
+      known?.refs[0] === ref
+        ? known.refs
+        : [ref, ...(known?.refs ?? []).filter((other) => other !== ref)].slice(0, KNOWN);
+    this.#known.delete(key);
+    this.#known.set(key, { lane, refs });
+    if (this.#known.size <= LANES) return;
+    for (const oldest of this.#known.keys()) {
+      this.#known.delete(oldest);
+      return;
+    }
   }
 
   /**
    * Reads witnesses, at most one a second, until one gets an answer.
    *
-   * @param failing - the records in question
-   * @param onlyOthers - whether the records in question are no witnesses
+   * @param lane - the lane or account in question. `undefined` stands for everything
    */
-  async ask(
-    kind: Kind | undefined,
-    failing: ReadonlySet<string>,
-    isNeeded: () => boolean,
-    onlyOthers = false,
-  ): Promise<Testimony> {
-    const found = await this.#refs(kind, failing);
-    const refs = found.filter((ref) => !onlyOthers || !failing.has(ref)).slice(0, ASKED);
+  async ask(lane: Lane | undefined, question: Question): Promise<Testimony> {
+    const refs = (await this.#refs(lane, question)).slice(0, ASKED);
     let last: Testimony = "none";
     for (const [n, ref] of refs.entries()) {
       if (n > 0) await pause(APART, this.#closing.signal);
-      if (!isNeeded()) break;
+      if (!question.isNeeded()) break;
       last = await this.#ask(ref);
       // A rate limit or a refused token holds for the other witnesses, too.
       if (last === "answered" || isAboutAll(last)) break;
@@ -98,10 +119,9 @@ export class Witnesses {
     if (said !== undefined && said.failure === undefined) return "answered";
     if (said?.failure === "none") return "none";
     // Ask another one first the next time: this record may be at fault.
-    for (const kind of ["bookings", "listings"] as const) {
-      const known = this.#known[kind];
-      if (known.includes(ref)) this.#known[kind] = [...known.filter((other) => other !== ref), ref];
-    }
+    for (const [key, { lane, refs }] of this.#known)
+      if (refs.includes(ref))
+        this.#known.set(key, { lane, refs: [...refs.filter((other) => other !== ref), ref] });
     const { outage, error } = said?.failure ?? {
       outage: { everything: false },
       error: new Error(`${ref}: the platform did not answer within ${PATIENCE} ms`),
@@ -109,33 +129,48 @@ export class Witnesses {
     return { outage, error, ref };
   }
 
-  async #refs(kind: Kind | undefined, failing: ReadonlySet<string>): Promise<string[]> {
-    const known = kind === undefined ? Object.values(this.#known).flat() : this.#known[kind];
-    const best = known.filter((ref) => !failing.has(ref));
+  async #refs(scope: Lane | undefined, { failing, onlyOthers, avoided }: Question): Promise<string[]> {
+    const isGood = (ref: string): boolean => !failing.has(ref) && !this.#isOf(avoided, ref);
+    const lanes = [...this.#known.values()].filter(({ lane }) => isWithin(lane, scope));
+    const known = lanes.reverse().flatMap(({ refs }) => refs);
+    const best = known.filter(isGood);
     // A store that fails has no witnesses. The queue finds out by itself that the store fails.
     const waiting =
-      best.length >= ASKED ? [] : await answerOf("list", () => this.#waiting(kind)).catch(() => []);
+      best.length >= ASKED ? [] : await answerOf("list", () => this.#waiting(scope)).catch(() => []);
     const refs = [...new Set([...best, ...waiting, ...known])];
-    return [...refs.filter((ref) => !failing.has(ref)), ...refs.filter((ref) => failing.has(ref))];
+    const good = refs.filter(isGood);
+    return onlyOthers ? good : [...good, ...refs.filter((ref) => !isGood(ref))];
   }
 
-  async #waiting(kind: Kind | undefined): Promise<string[]> {
+  #isOf(accounts: ReadonlySet<string> | undefined, ref: string): boolean {
+    return accounts !== undefined && accounts.has(this.#laneOf({ ref, eventId: "" }).account ?? "");
+  }
+
+  async #waiting(scope: Lane | undefined): Promise<string[]> {
     const lists = await Promise.all(
       (["pending", "retrying"] as const).map((state) => this.#store.list({ state, limit: LOOKED })),
     );
-    const refs = lists.flat().flatMap(({ ref }) => (ref !== null && isRef(ref) ? [ref] : []));
-    const ofKind = [...new Set(refs)].filter((ref) => kind === undefined || kindOf(ref) === kind);
-    const snapshots = await Promise.all(ofKind.slice(0, SNAPSHOTS).map((ref) => this.#store.snapshotOf(ref)));
+    const events = lists.flat().filter((event) => isWithin(this.#laneOf(event), scope));
+    const refs = new Set(events.flatMap(({ ref }) => (ref !== null && isRef(ref) ? [ref] : [])));
+    const all = [...refs];
+    const snapshots = await Promise.all(all.slice(0, SNAPSHOTS).map((ref) => this.#store.snapshotOf(ref)));
     const isKnown = (_: string, n: number) => snapshots[n] !== undefined;
-    return [...ofKind.filter(isKnown), ...ofKind.filter((ref, n) => !isKnown(ref, n))];
+    return [...all.filter(isKnown), ...all.filter((ref, n) => !isKnown(ref, n))];
   }
+}
+
+/** Whether a lane belongs to a lane or account. */
+function isWithin(lane: Lane, scope: Lane | undefined): boolean {
+  if (scope === undefined) return true;
+  return lane.account === scope.account && (scope.kind === undefined || lane.kind === scope.kind);
 }
 
 function isRef(name: string): boolean {
   return name.includes(":");
 }
 
-function isAboutAll(testimony: Testimony): boolean {
+/** Whether a failure is about the whole account. */
+export function isAboutAll(testimony: Testimony): boolean {
   if (typeof testimony === "string") return false;
   return testimony.outage.everything || testimony.outage.retryAfter !== undefined;
 }

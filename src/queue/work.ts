@@ -81,6 +81,8 @@ export interface Policy {
 export interface QueueOptions<Tx> {
   readonly store: EventStore<Tx>;
   readonly work: Work<Tx>;
+  /** Names the lane of an event. */
+  readonly laneOf: (event: Pick<NewEvent, "ref" | "eventId">) => Lane;
   /** Reads a record that shows whether the platform answers. */
   readonly readWitness?: ReadWitness | undefined;
   readonly policy: Policy;
@@ -117,13 +119,18 @@ export type ProcessAttempt = <R extends AttemptResult>(
   run: () => Promise<R>,
 ) => Promise<R>;
 
-/** What pauses: the reads of bookings, the reads of listings, or all processing. */
-export type PauseScope = "everything" | "bookings" | "listings";
+/**
+ * What pauses: the reads of bookings, the reads of listings, or all processing. With `accountFrom`, also all events of one
+ * account.
+ */
+export type PauseScope = "everything" | "account" | "bookings" | "listings";
 
 /** A pause of the queue. */
 export interface Pause {
   /** What pauses. If only bookings or listings are out of reach, the other events go on. */
   readonly scope: PauseScope;
+  /** The account that pauses. It is `undefined` without `accountFrom`, and if everything pauses. */
+  readonly account?: string | undefined;
   /** When the pause began. */
   readonly since: Date;
   /** The text of the last error. */
@@ -133,11 +140,19 @@ export interface Pause {
 }
 
 /** A kind of records, which can be out of reach by itself. */
-export type Kind = Exclude<PauseScope, "everything">;
+export type Kind = Exclude<PauseScope, "everything" | "account">;
 
-/** Returns the kind of a record, or of another thing that the reconciler reads. */
-export function kindOf(name: string): Kind {
-  return name.startsWith("listing") ? "listings" : "bookings";
+/** What shares a fate: the events of one account and one kind. */
+export interface Lane {
+  /** It is `undefined` for all events of an app that has one account. */
+  readonly account: string | undefined;
+  /** It is `undefined` for an event that reads nothing. */
+  readonly kind: Kind | undefined;
+}
+
+/** Names a lane in a map. */
+export function laneKey({ account, kind }: Lane): string {
+  return `${account ?? ""} ${kind ?? ""}`;
 }
 
 /** Returns the name of the event's record: its `ref`. An event without a record counts as a record of its own. */
@@ -227,6 +242,8 @@ export interface ResumedObservation {
   readonly kind: "resumed";
   /** What goes on again. */
   readonly scope: PauseScope;
+  /** The account that goes on again. It is `undefined` without `accountFrom`, and if everything had paused. */
+  readonly account?: string | undefined;
 }
 
 /** The observations of the queue. */

@@ -3,7 +3,7 @@
 import { pause, untilAborted } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
-import { type Backoff, type Kind, kindOf, type Outage } from "../queue/work.ts";
+import type { Backoff, Kind, Lane, Outage } from "../queue/work.ts";
 import type { Doubt } from "../webhooks/processing/gone-witness.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete, Settings } from "./options.ts";
@@ -81,7 +81,7 @@ export class Reader {
     this.#rate = new RateLimit(rate);
     this.#triesAtOnce = asked;
     if (asked) breaker.tryNow();
-    const before = (kind: Kind): number => (asked ? breaker.pausesOf(kind) : 0);
+    const before = (kind: Kind): number => (asked ? breaker.pausesOf({ account: undefined, kind }) : 0);
     this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
@@ -94,7 +94,7 @@ export class Reader {
       await this.#letEventsGoFirst();
       await this.#rate.next(signal, asked);
       if (signal.aborted) return failure;
-      const reading = breaker.begin(name);
+      const reading = breaker.begin(name, laneOfRead(name));
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.
         const value = await ask({ signal, maxRetries: 0 });
@@ -111,7 +111,7 @@ export class Reader {
           return failure;
         }
         // The witnesses may take a minute. A pass that stops does not wait for them.
-        const judged = breaker.recordOutage(reading, tries === 1, outage, error);
+        const judged = breaker.recordOutage(reading, tries === 1 ? 0 : 1, outage, error);
         const verdict = await untilAborted(judged, signal).catch(() => undefined);
         if (signal.aborted) return failure;
         // If the platform answers for other records, this failure affects only this one.
@@ -122,7 +122,7 @@ export class Reader {
       } finally {
         breaker.end(reading);
       }
-      if (!breaker.isPaused(kindOf(name)) && tries < TRIES)
+      if (!breaker.isPaused(laneOfRead(name)) && tries < TRIES)
         await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
     return failure;
@@ -131,8 +131,8 @@ export class Reader {
   /** Reports that a record was not found, and nothing else either, so that the events of its kind wait. */
   async doubt(ref: string, { error, outage }: Doubt): Promise<void> {
     const { breaker } = this.#options;
-    const reading = breaker.begin(ref);
-    await breaker.recordOutage(reading, true, outage, error);
+    const reading = breaker.begin(ref, laneOfRead(ref));
+    await breaker.recordOutage(reading, 0, outage, error);
     breaker.end(reading);
   }
 
@@ -155,22 +155,22 @@ export class Reader {
   /** Stops the pass if waiting does not help, because the token is missing or refused. */
   #outOfReach({ everything, limited }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
-    if (everything && !limited) stop.stop("unreachable", breaker.waitAt(performance.now(), kindOf(name)));
+    if (everything && !limited) stop.stop("unreachable", breaker.waitAt(performance.now(), laneOfRead(name)));
   }
 
   /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
   async #isReady(name: string): Promise<boolean> {
     const { stop, breaker, asked } = this.#options;
-    const kind = kindOf(name);
+    const lane = laneOfRead(name);
     const since = performance.now();
     while (!stop.signal.aborted) {
       const now = performance.now();
-      const { room, wait = 0 } = breaker.gateAt(now, kind);
+      const { room, wait = 0 } = breaker.gateAt(now, lane);
       if (this.#triesAtOnce || room > 0) {
         this.#triesAtOnce = false;
         return true;
       }
-      const rounds = breaker.pausesOf(kind) - this.#pausesBefore[kind];
+      const rounds = breaker.pausesOf(lane) - this.#pausesBefore[lane.kind];
       if (rounds >= ROUNDS || now - since + wait > LONGEST_WAIT) stop.stop("unreachable", wait);
       else await pause(wait || LOOK_AGAIN, stop.signal, asked);
     }
@@ -204,4 +204,9 @@ class RateLimit {
       await pause(Math.ceil(this.#begun[0]! + this.#window - now), signal, keepAlive);
     }
   }
+}
+
+/** Returns the lane of a record, or of another thing that a pass reads. */
+function laneOfRead(name: string): Lane & { readonly kind: Kind } {
+  return { account: undefined, kind: name.startsWith("listing") ? "listings" : "bookings" };
 }

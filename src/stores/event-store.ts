@@ -104,8 +104,14 @@ export type Outcome<Tx = never> =
       readonly type?: string | undefined;
     } & FurtherChanges)
   | {
-      /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due now. */
+      /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due after `in`. */
       readonly state: "released";
+      /**
+       * ms from now until the event is due again; at most 5 years. No pending or retrying event of the record is then due
+       * before. Events that are due later, scheduled events and new events keep their time. Default: due now, and all
+       * other events keep their time.
+       */
+      readonly in?: number | undefined;
     };
 
 /**

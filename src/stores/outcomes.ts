@@ -102,7 +102,8 @@ export interface Settlement<Tx> {
 export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: Outcome<Tx>): Settlement<Tx> {
   const ended = endOf(claim, row, outcome);
   const base = { claim, delay: undefined, record: undefined, writes: [], remove: undefined };
-  if (outcome.state === "released") return { ...base, change: ended, additions: [] };
+  if (outcome.state === "released")
+    return { ...base, change: ended, delay: outcome.in ? ended.dueIn! : undefined, additions: [] };
   const additions = lastOfEach(
     (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options)),
   );
@@ -133,7 +134,7 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
   if (outcome.state === "released") {
     const isFirst = attempts === 1 && outages === 0;
     const reason = isFirst ? null : (history.at(-1)?.reason ?? null);
-    return { ...same, state: isFirst ? "pending" : "retrying", dueIn: 0, attempts: attempts - 1, reason };
+    return { ...same, state: isFirst ? "pending" : "retrying", dueIn: clampWait(outcome.in ?? 0), attempts: attempts - 1, reason };
   }
   const ended = {
     ...same,

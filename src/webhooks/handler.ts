@@ -44,6 +44,7 @@ import { SilenceMonitor } from "./silence.ts";
 import { StoreCounts } from "./store-counts.ts";
 import { type ReadyReport, strayCounter } from "./strays.ts";
 import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
+import { laneOf } from "./refs.ts";
 import { workerName } from "./worker-name.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
@@ -417,6 +418,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen, staySeen };
   return new Queue<Tx>({
     store,
+    laneOf,
     readWitness: witnessReader(client, goneWitness),
     work: createWork({ client, hasAccounts, on, skipUnchanged, transactional, queued, ...record }),
     policy: settings,

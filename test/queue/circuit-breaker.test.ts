@@ -1,8 +1,12 @@
 import { expect, test, vi } from "vitest";
-import { CircuitBreaker, type Reading } from "../../src/queue/circuit-breaker.ts";
+import type { Reading } from "../../src/queue/circuit.ts";
+import { CircuitBreaker } from "../../src/queue/circuit-breaker.ts";
+import type { Lane } from "../../src/queue/work.ts";
 import { SECOND, useFakeTime } from "./support.ts";
 
 useFakeTime();
+
+const BOOKINGS: Lane = { account: undefined, kind: "bookings" };
 
 type Options = Partial<{ concurrency: number; backoff: (attempt: number) => number }>;
 
@@ -18,14 +22,14 @@ function breakerOf({ concurrency = 10, backoff = (n) => n * 10 * SECOND }: Optio
       resumed += 1;
     },
   });
-  const readingOf = (record: string) => readings.get(record) ?? breaker.begin(record);
+  const readingOf = (record: string) => readings.get(record) ?? breaker.begin(record, BOOKINGS);
   const outage = (record: string, everything: boolean, seconds?: string, first = true) => {
     const retryAfter = seconds === undefined ? undefined : Number(seconds) * SECOND;
     const error = new Error(`${record} is down`);
-    breaker.recordOutage(readingOf(record), first, { everything, retryAfter }, error);
+    breaker.recordOutage(readingOf(record), first ? 0 : 1, { everything, retryAfter }, error);
   };
   const steps: Record<string, (record: string, seconds?: string) => unknown> = {
-    begins: (record) => readings.set(record, breaker.begin(record)),
+    begins: (record) => readings.set(record, breaker.begin(record, BOOKINGS)),
     /** The event had no outage before. */
     fails: (record, seconds) => outage(record, false, seconds),
     "fails-again": (record) => outage(record, false, undefined, false),
@@ -46,8 +50,8 @@ function breakerOf({ concurrency = 10, backoff = (n) => n * 10 * SECOND }: Optio
       }
       return {
         waits,
-        left: breaker.waitAt(performance.now()) / SECOND,
-        room: breaker.gateAt(performance.now()).room,
+        left: breaker.waitAt(performance.now(), BOOKINGS) / SECOND,
+        room: breaker.gateAt(performance.now(), BOOKINGS).room,
         paused: breaker.pause !== undefined,
         resumed,
       };
@@ -136,9 +140,9 @@ test("the wait grows to half a minute, varies there, and ends to the millisecond
   const { breaker, play, waits } = breakerOf({ backoff: (n) => n * 10 * SECOND });
   play("fails a; fails b");
   for (let n = 0; n < 20; n += 1) {
-    const wait = breaker.waitAt(performance.now());
+    const wait = breaker.waitAt(performance.now(), BOOKINGS);
     vi.advanceTimersByTime(wait - 1);
-    expect(breaker.waitAt(performance.now())).toBe(1);
+    expect(breaker.waitAt(performance.now(), BOOKINGS)).toBe(1);
     vi.advanceTimersByTime(1);
     play("fails-again a");
   }

@@ -1,4 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
+import { laneOf } from "../../src/webhooks/refs.ts";
 import {
   advance,
   callbackFailed,
@@ -114,7 +115,8 @@ describe("drain", () => {
     expect(await store.counts()).toMatchObject({ pending: 28, retrying: 2 });
     expect(await queue.drain({})).toEqual({ done: 0, failed: 1 });
     answer = done;
-    expect(await queue.drain({})).toEqual({ done: 27, failed: 0 });
+    // The answer also makes the two due that were tried in vain first.
+    expect(await queue.drain({})).toEqual({ done: 29, failed: 0 });
     // The platform asks for a wait, which no drain cuts short.
     answer = outOfReach(MINUTE);
     await add("limited");
@@ -315,7 +317,7 @@ describe("drain", () => {
     const outage = { everything: false };
     // The reconciler, which shares the breaker, gets no answer for two bookings.
     for (const ref of ["booking:x", "booking:y"])
-      void breaker.recordOutage(breaker.begin(ref), true, outage, new Error("500"));
+      void breaker.recordOutage(breaker.begin(ref, laneOf({ ref, eventId: "" })), 0, outage, new Error("500"));
     const draining = watch(queue.drain({}));
     await advance(SECOND);
     expect(draining).toEqual({ settled: true, result: { done: 1, failed: 0 } });

@@ -317,7 +317,8 @@ describe("an outage", () => {
     expect(queue.state).toBe("paused");
     await store.add(eventOf("good"));
     await advance(7 * SECOND);
-    expect(ran).toEqual(["bad 1", "bad 2", "good", "bad 1", "bad 2"]);
+    expect(ran.slice(0, 3)).toEqual(["bad 1", "bad 2", "good"]);
+    expect(ran.slice(3).sort()).toEqual(["bad 1", "bad 2"]);
     expect(queue.state).toBe("running");
   });
 
@@ -332,7 +333,8 @@ describe("an outage", () => {
     down = false;
     await advance(5 * SECOND);
     expect(queue.state).toBe("running");
-    expect(ran.slice(2)).toEqual(["c", "d"]);
+    expect(ran[2]).toBe("c");
+    expect(ran).toHaveLength(4);
     end();
   });
 

@@ -15,6 +15,7 @@ import type {
 import type { ClaimOptions, EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import type { ClaimedEvent, NewEvent } from "../../src/stores/stored-event.ts";
+import { laneOf } from "../../src/webhooks/refs.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -113,6 +114,7 @@ export function queueOf({
   const queue = new Queue<never>({
     store,
     work: worker,
+    laneOf,
     readWitness,
     policy: {
       concurrency: 10,

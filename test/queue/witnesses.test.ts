@@ -239,30 +239,6 @@ describe("in a pause of bookings", () => {
     expect(ran.at(-1)).toBe("5");
   });
 
-  test("a claim that fails beside others leaves none of them without an attempt", async () => {
-    let fails = true;
-    const { add, queue, store, ran } = await scene({
-      witness: () => down,
-      alter: {
-        claim: (own) => async (options) => {
-          const isFailing = fails && options.eventId === "listing 2";
-          if (!isFailing) return own(options);
-          fails = false;
-          throw new Error("the connection was lost");
-        },
-      },
-    });
-    await add("bad 1", "bad 2", "bad 3");
-    await advance(3 * SECOND);
-    expect(queue.pause).toMatchObject({ scope: "bookings" });
-    const ids = ["listing 1", "listing 2", "listing 3"];
-    await Promise.all(ids.map((id) => store.add(eventOf(id, id.replace(" ", ":")))));
-    await advance(3 * SECOND);
-    expect(fails).toBe(false);
-    expect(ran.filter((id) => ids.includes(id)).sort()).toEqual(ids);
-    expect(await store.get("listing 1")).toMatchObject({ state: "done", attempts: 1 });
-  });
-
   test("the witnesses end it, and a drain asks them at once", async () => {
     let isDown = true;
     const { add, queue, asked, store } = await scene({

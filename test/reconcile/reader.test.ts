@@ -4,6 +4,7 @@ import { CircuitBreaker } from "../../src/queue/circuit-breaker.ts";
 import { Witnesses } from "../../src/queue/witnesses.ts";
 import { Reader, StopReason } from "../../src/reconcile/reader.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import { laneOf } from "../../src/webhooks/refs.ts";
 import { advance, eventOf, never, SECOND, useFakeTime, watch } from "../queue/support.ts";
 
 useFakeTime();
@@ -14,7 +15,7 @@ test("a pass that stops does not wait for witnesses", async () => {
   const breaker = new CircuitBreaker({
     concurrency: 10,
     backoff: () => SECOND,
-    witnesses: new Witnesses(store, never),
+    witnesses: new Witnesses(store, laneOf, never),
     onPause() {},
     onResume() {},
   });
