@@ -111,6 +111,11 @@ export class CircuitBreaker {
     return [...this.#circuits.values()].filter(({ open }) => open !== undefined);
   }
 
+  /** How many lanes and accounts are remembered, everything included. */
+  get size(): number {
+    return this.#circuits.size;
+  }
+
   /** Whether everything pauses, or may have to. */
   get isAllShut(): boolean {
     return this.#everything.isShut;

@@ -110,6 +110,11 @@ export class Queue<Tx> {
     return this.breaker.pause;
   }
 
+  /** The accounts with a shut lane, the one that is paused longest first. */
+  get pausedAccounts(): readonly Pause[] {
+    return this.breaker.pausedAccounts;
+  }
+
   /** Starts the loop, which handles events as they become due. Does not keep the process alive. */
   start(): void {
     if (this.#closing || this.#loop.started) return;
