@@ -246,8 +246,7 @@ export class CircuitBreaker {
     if (isOfAccount || outage.wholeKind || open.open) {
       const paused = isOfAccount ? this.#circuitFor(wholeOf(lane)) : open;
       this.#pauseFor(paused, failure);
-      if (lane.account !== undefined && !outage.wholeKind)
-        await this.#noteUnanswered(lane.account, failure);
+      if (lane.account !== undefined && !outage.wholeKind) await this.#noteUnanswered(lane.account, failure);
       return "outage";
     }
     note(circuit.unreached, ref, this.#enough);
@@ -316,7 +315,12 @@ export class CircuitBreaker {
     const isEnough = newlyUnreached.size >= 2 || unreached.size >= this.#enough;
     const isAlone = !isEnough && outages >= ENOUGH_ALONE && !this.isUp(circuit);
     if ((!isEnough && !isAlone) || performance.now() < circuit.upUntil) return;
-    await this.#judge(circuit, failure, () => circuit.unreached.size > 0 && !this.isPaused(circuit), isEnough);
+    await this.#judge(
+      circuit,
+      failure,
+      () => circuit.unreached.size > 0 && !this.isPaused(circuit),
+      isEnough,
+    );
   }
 
   /**

@@ -63,7 +63,7 @@ export class Circuit {
   shutAt: number | undefined;
   /** Whether events were put back because of this circuit. They must be made due when it closes. */
   holds = false;
-  #lookout: { readonly eventId: string; readonly dueAt: number } | undefined;
+  #lookout: { readonly eventId: string; readonly wasTried: boolean; readonly dueAt: number } | undefined;
 
   constructor({ account, kind }: Lane) {
     this.account = account;
@@ -113,10 +113,14 @@ export class Circuit {
     const least = Math.max(this.waitAt(now), SHORTEST_WAIT);
     if (this.triesAttempts) return least + laterBy(outages);
     const age = now - (this.shutAt ?? now);
-    const isMissing = this.#lookout === undefined || now > this.#lookout.dueAt + LOOKOUT_MISSING;
-    if (!isMissing && this.#lookout?.eventId !== eventId) return Math.max(least, Math.min(age, LONGEST_WAIT));
+    const lookout = this.#lookout;
+    const isMissing = lookout === undefined || now > lookout.dueAt + LOOKOUT_MISSING;
+    // The event was out of reach before, which tells another process that others may wait.
+    const wasTried = outages > 0;
+    if (!isMissing && lookout.eventId !== eventId && (lookout.wasTried || !wasTried))
+      return Math.max(least, Math.min(age, LONGEST_WAIT));
     const wait = Math.max(least, Math.min(age / 2, LONGEST_LOOKOUT_WAIT));
-    this.#lookout = { eventId, dueAt: now + wait };
+    this.#lookout = { eventId, wasTried, dueAt: now + wait };
     return wait;
   }
 }

@@ -134,9 +134,7 @@ export class Claims<Tx> {
     const room = Math.min(slots, gate.room - (breaker.isAllShut ? this.#reserved : 0));
     if (room <= 0) return { limit: 0, ahead, wait: slots > 0 ? gate.wait || undefined : undefined };
     const { reads, nextRead } = limit.roomAt(now);
-    return reads > 0
-      ? { limit: Math.min(room, reads), ahead, wait: 0 }
-      : { limit: 0, ahead, wait: nextRead };
+    return reads > 0 ? { limit: Math.min(room, reads), ahead, wait: 0 } : { limit: 0, ahead, wait: nextRead };
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link roomAt}. */

@@ -143,12 +143,16 @@ export class Witnesses {
   }
 
   #isOf(accounts: ReadonlySet<string> | undefined, ref: string): boolean {
-    return accounts !== undefined && accounts.has(this.#laneOf({ ref, eventId: "" }).account ?? "");
+    const { account } = this.#laneOf({ ref, eventId: "" });
+    return account !== undefined && accounts?.has(account) === true;
   }
 
   async #waiting(scope: Lane | undefined): Promise<string[]> {
+    const whose = scope?.account === undefined ? {} : { account: scope.account };
     const lists = await Promise.all(
-      (["pending", "retrying"] as const).map((state) => this.#store.list({ state, limit: LOOKED })),
+      (["pending", "retrying"] as const).map((state) =>
+        this.#store.list({ ...whose, state, limit: LOOKED }),
+      ),
     );
     const events = lists.flat().filter((event) => isWithin(this.#laneOf(event), scope));
     const refs = new Set(events.flatMap(({ ref }) => (ref !== null && isRef(ref) ? [ref] : [])));

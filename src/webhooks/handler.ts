@@ -31,6 +31,7 @@ import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
 import { placeKey } from "./reconciler-place.ts";
+import { laneOf } from "./refs.ts";
 import {
   drainInContext,
   type FetchContext,
@@ -44,7 +45,6 @@ import { SilenceMonitor } from "./silence.ts";
 import { StoreCounts } from "./store-counts.ts";
 import { type ReadyReport, strayCounter } from "./strays.ts";
 import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
-import { laneOf } from "./refs.ts";
 import { workerName } from "./worker-name.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";

@@ -107,17 +107,19 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
       );
       break;
     case "paused": {
-      const { error, scope, ref } = event;
+      const { error, scope, account, ref } = event;
+      const whose = account === undefined ? "" : ` of account ${account}`;
       const next = `The next request is in ${readableDuration(event.wait)}. Notifications are still recorded`;
       const [what, fails] =
-        scope === "everything"
+        scope === "everything" || scope === "account"
           ? ["processing", "requests to the platform fail"]
           : [`processing of ${scope}`, `reads of ${scope} fail`];
-      log.warn(`${what} is paused, because ${fails}. ${next}`, { error, ref });
+      const details = { error, ref, ...(account !== undefined && { account }) };
+      log.warn(`${what}${whose} is paused, because ${fails}. ${next}`, details);
       break;
     }
     case "resumed":
-      log.warn("the platform answers again. Processing continues");
+      log.warn(`the platform answers again${forAccount(event)}. Processing continues`);
       break;
     case "silent": {
       const { lastReceivedAt } = event;
@@ -125,6 +127,10 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
       log.warn(`no notification has arrived${since}. Is the webhook configuration still active?`);
     }
   }
+}
+
+function forAccount({ account }: Of<"resumed">): string {
+  return account === undefined ? "" : ` for account ${account}`;
 }
 
 function nameOf({ eventId, ref, type }: Of<"failed" | "parked">): string {

@@ -317,7 +317,12 @@ describe("drain", () => {
     const outage = { everything: false };
     // The reconciler, which shares the breaker, gets no answer for two bookings.
     for (const ref of ["booking:x", "booking:y"])
-      void breaker.recordOutage(breaker.begin(ref, laneOf({ ref, eventId: "" })), 0, outage, new Error("500"));
+      void breaker.recordOutage(
+        breaker.begin(ref, laneOf({ ref, eventId: "" })),
+        0,
+        outage,
+        new Error("500"),
+      );
     const draining = watch(queue.drain({}));
     await advance(SECOND);
     expect(draining).toEqual({ settled: true, result: { done: 1, failed: 0 } });

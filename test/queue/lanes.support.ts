@@ -17,7 +17,7 @@ export interface Read {
 }
 
 /** How long the client waits for the platform, ms. */
-const PATIENCE = 30 * SECOND;
+const PATIENCE = 10 * SECOND;
 
 /** Makes an app whose platform answers as the account, the record and the time say. Times are ms since the start. */
 export function appOf(
@@ -31,7 +31,12 @@ export function appOf(
   const start = performance.now();
   const now = () => performance.now() - start;
   const reads: Read[] = [];
-  const waits: { readonly account: string; readonly id: string; readonly at: number; readonly wait: number }[] = [];
+  const waits: {
+    readonly account: string;
+    readonly id: string;
+    readonly at: number;
+    readonly wait: number;
+  }[] = [];
   const sent = new Map<string, number>();
   const failureOf = (given: Exclude<Answer, 200 | 404>): WorkResult<never> & { state: "failed" } => {
     const retryAfter = typeof given === "object" ? given.retryAfter * SECOND : undefined;
@@ -45,7 +50,10 @@ export function appOf(
     reads.push({ account, id: rest, at: now(), isWitness });
     const given = answer(account, rest, now());
     if (given === "hangs") {
-      await Promise.race([sleep(PATIENCE), new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+      await Promise.race([
+        sleep(PATIENCE),
+        new Promise((resolve) => signal.addEventListener("abort", resolve)),
+      ]);
       return failureOf(503);
     }
     await sleep(latency(account));
@@ -85,7 +93,12 @@ export function appOf(
     if (at > now()) await advance(at - now());
   };
   /** Sends events of `accounts` accounts at `rate` a second together, for `seconds`. */
-  const others = async (rate: number, seconds: number, accounts = 299, beside?: (second: number) => unknown) => {
+  const others = async (
+    rate: number,
+    seconds: number,
+    accounts = 299,
+    beside?: (second: number) => unknown,
+  ) => {
     const from = now();
     for (let n = 0; n < rate * seconds; n += 1) {
       await until(from + (n * SECOND) / rate);
