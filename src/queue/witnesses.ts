@@ -150,9 +150,7 @@ export class Witnesses {
   async #waiting(scope: Lane | undefined): Promise<string[]> {
     const whose = scope?.account === undefined ? {} : { account: scope.account };
     const lists = await Promise.all(
-      (["pending", "retrying"] as const).map((state) =>
-        this.#store.list({ ...whose, state, limit: LOOKED }),
-      ),
+      (["pending", "retrying"] as const).map((state) => this.#store.list({ ...whose, state, limit: LOOKED })),
     );
     const events = lists.flat().filter((event) => isWithin(this.#laneOf(event), scope));
     const refs = new Set(events.flatMap(({ ref }) => (ref !== null && isRef(ref) ? [ref] : [])));

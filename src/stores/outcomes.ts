@@ -134,7 +134,13 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
   if (outcome.state === "released") {
     const isFirst = attempts === 1 && outages === 0;
     const reason = isFirst ? null : (history.at(-1)?.reason ?? null);
-    return { ...same, state: isFirst ? "pending" : "retrying", dueIn: clampWait(outcome.in ?? 0), attempts: attempts - 1, reason };
+    return {
+      ...same,
+      state: isFirst ? "pending" : "retrying",
+      dueIn: clampWait(outcome.in ?? 0),
+      attempts: attempts - 1,
+      reason,
+    };
   }
   const ended = {
     ...same,

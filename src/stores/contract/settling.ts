@@ -78,7 +78,9 @@ export const settling: Cases = {
     equal("attempts of the last claim", (await claimLater(0)).attempts, 2);
   },
 
-  "an event that is put back is due later, with the waiting events of its record, and has no entry": async (bench) => {
+  "an event that is put back is due later, with the waiting events of its record, and has no entry": async (
+    bench,
+  ) => {
     const { add, claims, claimOne, done, settle, shows, store } = bench;
     const event = await add("booking:A");
     const sibling = await add("booking:A");
