@@ -308,7 +308,12 @@ describe("while the platform is out of reach", () => {
 
   test("a pass that stops during the try of a half-open breaker makes room for another try", async () => {
     const breaker = new CircuitBreaker({ concurrency: 1, backoff: () => 1, onPause() {}, onResume() {} });
-    await breaker.recordOutage(breaker.begin("booking:A", { account: undefined, kind: "bookings" }), 0, { everything: true }, new Error("down"));
+    await breaker.recordOutage(
+      breaker.begin("booking:A", { account: undefined, kind: "bookings" }),
+      0,
+      { everything: true },
+      new Error("down"),
+    );
     const room = () => breaker.gateAt(performance.now()).room;
     await waitFor(() => expect(room()).toBe(1));
     const stop = new StopReason();
