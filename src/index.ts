@@ -22,9 +22,12 @@ export type {
   AccessToken,
   ClientOptions,
   Fetch,
+  FetchInit,
+  FetchResponse,
   HeadersInput,
   ListPage,
   QueryInput,
+  QueryPairs,
   QueryValue,
   RequestOptions,
 } from "./client/client-options.ts";

@@ -164,6 +164,15 @@ function withStatuses(schema: Schema, examples: readonly string[]): Schema {
   return { ...schema, properties: { ...properties, status: { ...properties.status, examples } } };
 }
 
+/** The ids that the client takes. JSON Schema cannot derive them from the models, which convert the ids. */
+const listingId = (isOptional: boolean) => ({
+  anyOf: [
+    { type: "integer", minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
+    { type: "string", pattern: "^\\d{1,15}$" },
+    ...(isOptional ? [{ type: "null" }] : []),
+  ],
+});
+
 /** Returns the JSON schema of a model as the platform sends it, with the sentences of its TSDoc. */
 function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = []): Schema {
   const { text, fields } = documentModel(model);
@@ -173,7 +182,8 @@ function schemaOf(model: Model, schema: z.ZodType, leftOut: readonly string[] = 
       .filter(([name]) => !leftOut.includes(name))
       .map(([name, property]) => {
         const description = fields.find((field) => field.name === name)?.text;
-        return [name, { ...(property as object), ...(description && { description }) }];
+        const form = name === "listingId" ? listingId(model !== "Listing") : property;
+        return [name, { ...(form as object), ...(description && { description }) }];
       }),
   );
   return { ...json, description: text, properties, additionalProperties: true };

@@ -49,8 +49,24 @@ export interface FetchResponse {
   text(): Promise<string>;
 }
 
+/** The request that a {@link Fetch} sends. It is an `init` of every `fetch`, also of undici's and node-fetch's. */
+export interface FetchInit {
+  /** The HTTP method. */
+  method?: string;
+  /** The headers by name in lower case. `authorization` has the access token. */
+  headers?: Record<string, string>;
+  /** The JSON. Absent if the request has no body. */
+  body?: string;
+  /** `manual`, because the client follows redirects itself. */
+  redirect?: "manual";
+  /** Aborts at the time limit of the attempt, or when the signal of the call aborts. */
+  signal?: AbortSignal;
+  /** Absent in runtimes that do not know it. */
+  cache?: "no-store";
+}
+
 /** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
-export type Fetch = (url: string, init: RequestInit) => Promise<FetchResponse>;
+export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>;
 
 /** One page of a list, as {@link ClientOptions.nextPage} gets it. */
 export interface ListPage {

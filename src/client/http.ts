@@ -16,6 +16,7 @@ import {
 } from "./client-errors.ts";
 import {
   checkRequestOptions,
+  type FetchInit,
   isIterable,
   isOpaque,
   type QueryInput,
@@ -53,7 +54,7 @@ export interface Call {
 interface Outgoing extends Asked {
   readonly url: URL;
   readonly route: string;
-  readonly headers: Headers;
+  readonly headers: Readonly<Record<string, string>>;
   readonly body: string | undefined;
   readonly signal: AbortSignal | undefined;
   /** The time limit of each attempt, ms. */
@@ -156,12 +157,11 @@ export class Http {
   }
 
   /** Merges the client's headers with the headers of one call. */
-  #headersOf(given: Headers | undefined, hasBody: boolean): Headers {
-    if (!given && !hasBody) return this.#prepared.headers;
-    const headers = new Headers(this.#prepared.headers);
-    if (hasBody && !headers.has("content-type")) headers.set("content-type", "application/json");
-    for (const [name, value] of given ?? []) headers.set(name, value);
-    return headers;
+  #headersOf(given: Headers | undefined, hasBody: boolean): Readonly<Record<string, string>> {
+    const { headers } = this.#prepared;
+    if (!given && !hasBody) return headers;
+    const type = hasBody && { "content-type": "application/json" };
+    return { ...type, ...headers, ...Object.fromEntries(given ?? []) };
   }
 
   /** Makes one attempt: gets a token, sends the request, refreshes the token after a 401, and follows redirects. */
@@ -231,9 +231,8 @@ export class Http {
    * @throws StayhookError
    */
   async #exchange(call: Outgoing, url: URL, token: string, signal: AbortSignal): Promise<Exchange> {
-    const headers = new Headers(call.headers);
-    headers.set("authorization", `Bearer ${token}`);
-    const init: RequestInit = { method: call.method, headers, redirect: "manual", signal };
+    const headers = { ...call.headers, authorization: `Bearer ${token}` };
+    const init: FetchInit = { method: call.method, headers, redirect: "manual", signal };
     // Next.js 14 caches every GET that does not say so.
     if (knowsCache()) init.cache = "no-store";
     if (call.body !== undefined) init.body = call.body;
@@ -267,8 +266,8 @@ function knowsCache(): boolean {
 
 /** What the requests of all accounts have in common. */
 function prepare({ accessToken, baseUrl, headers: given }: Settings) {
-  const headers = new Headers({ accept: "application/json", "user-agent": `stayhook/${version}` });
-  for (const [name, value] of given ?? []) headers.set(name, value);
+  const own = { accept: "application/json", "user-agent": `stayhook/${version}` };
+  const headers: Readonly<Record<string, string>> = { ...own, ...Object.fromEntries(given ?? []) };
   const base = baseUrl.origin + baseUrl.pathname.replace(/\/$/, "");
   return { tokens: tokensOf(accessToken), base, headers };
 }

@@ -1,4 +1,5 @@
 import { type } from "arktype";
+import * as undici from "undici";
 import * as v from "valibot";
 import { expectTypeOf, test } from "vitest";
 import * as z from "zod";
@@ -166,4 +167,24 @@ test("dates and ids are read from any booking", async () => {
   expectTypeOf(listingIdOf(booking)).toEqualTypeOf<number>();
   // @ts-expect-error misspelled
   stay(booking, { timezone: "Europe/Lisbon" });
+});
+
+test("fetch may be that of undici, or one like node-fetch's", () => {
+  new StayhookClient({ fetch: undici.fetch });
+  new StayhookClient({
+    fetch: (url, init) => undici.fetch(url, { ...init, dispatcher: new undici.ProxyAgent("http://p") }),
+  });
+  new StayhookClient({ fetch: (url: string, init: RequestInit) => fetch(url, init) });
+  new StayhookClient({ fetch });
+  // @ts-expect-error: a response has headers
+  new StayhookClient({ fetch: async () => ({ status: 200, text: async () => "" }) });
+});
+
+test("headers and queries may be pairs", async () => {
+  const client = new StayhookClient({ headers: new undici.Headers() });
+  await client.bookings.get("A", { headers: new Map([["a", "b"]]), query: new URLSearchParams("a=1") });
+  await client.bookings.get("A", { headers: [["a", "b"]], query: new Map([["a", [1, "2"]]]) });
+  new StayhookClient({
+    nextPage: ({ body, query }) => (body === query.page ? new URLSearchParams() : { page: 2 }),
+  });
 });

@@ -173,9 +173,9 @@ test("refuses options and bodies that it cannot use", async () => {
   );
   expect(() => undiciFetch({ proxy: "x" } as never)).toThrow("proxy");
   const send = undiciFetch();
-  await expect(send("http://127.0.0.1:1", { method: "POST", body: new Uint8Array(1) })).rejects.toThrow(
-    "undiciFetch sends only a string",
-  );
+  await expect(
+    send("http://127.0.0.1:1", { method: "POST", body: new Uint8Array(1) as never }),
+  ).rejects.toThrow("undiciFetch sends only a string");
 });
 
 test("a connection that ends while nobody reads the body ends no process", async () => {

@@ -168,3 +168,42 @@ test.each([
 ])("a %s that the models refuse is refused by its schema", (name, value) => {
   expect(problems(`/components/schemas/${name}`, value)).not.toEqual([]);
 });
+
+test("the description has the ids of listings that the client takes, and no others", async () => {
+  for (const listingId of [
+    7,
+    0,
+    "7",
+    "007",
+    2 ** 53 - 1,
+    7.5,
+    2 ** 53,
+    "7.5",
+    "seven",
+    "",
+    " 7",
+    null,
+    true,
+  ]) {
+    const row = { listingId, status: "Hidden" };
+    const fetch = async () => Response.json([row]);
+    const mocked = new StayhookClient({ baseUrl: "https://h.example", accessToken: "t", fetch });
+    const isTaken = await mocked.listings.list().then(
+      () => true,
+      () => false,
+    );
+    const isDescribed = String(problems("/components/schemas/Listing", row)) === "";
+    expect([listingId, isDescribed]).toEqual([listingId, isTaken]);
+  }
+  const booking = { bookingCode: "A", status: "Confirmed" };
+  for (const [listingId, isDescribed] of [
+    ["7", true],
+    [null, true],
+    [undefined, true],
+    [7.5, false],
+    ["x", false],
+  ])
+    expect(String(problems("/components/schemas/Booking", { ...booking, listingId })) === "").toBe(
+      isDescribed,
+    );
+});
