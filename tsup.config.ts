@@ -57,6 +57,21 @@ const minified: NonNullable<Options["plugins"]>[number] = {
   },
 };
 
+/** jsdom has no TextEncoder, and ky makes one while it loads, for a size that only its upload progress needs. */
+const lazyEncoder: NonNullable<Options["esbuildPlugins"]>[number] = {
+  name: "lazy-encoder",
+  setup({ onLoad }) {
+    onLoad({ filter: /ky[\\/]distribution[\\/]utils[\\/]body\.js$/ }, async ({ path }) => {
+      const text = await readFile(path, "utf8");
+      const made = "const encoder = new TextEncoder();";
+      if (!text.includes(made)) throw new Error(`${path} makes its encoder in another way`);
+      return {
+        contents: text.replace(made, "const encoder = { encode: (text) => new TextEncoder().encode(text) };"),
+      };
+    });
+  },
+};
+
 const shared: Options = {
   platform: "neutral",
   // Deno knows Node's modules by this prefix alone, and node:sqlite has no name without it.
@@ -85,6 +100,7 @@ export default defineConfig([
     format: "cjs",
     // ky and uuid are ESM only: what `require` loads has to bring them along.
     noExternal: ["ky", "uuid"],
+    esbuildPlugins: [rawText, lazyEncoder],
     plugins: [minified],
   },
 ]);

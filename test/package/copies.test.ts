@@ -58,3 +58,27 @@ test("each part works with each part of another copy, whether ESM, CommonJS or i
       mounted: [200, 200],
     });
 });
+
+test("every subpath loads where jsdom has replaced the globals, and so lacks many of Node's", async () => {
+  const lacking =
+    "TextEncoder TextDecoder fetch Request Response Headers FormData ReadableStream structuredClone setImmediate";
+  const loaded = [
+    "",
+    "/node",
+    "/testing",
+    "/reconcile",
+    "/console",
+    "/fastify",
+    "/koa",
+    "/lambda",
+    "/sqlite",
+    "/store",
+  ];
+  const script = `for (const name of ${JSON.stringify(lacking.split(" "))}) delete globalThis[name];
+    for (const subpath of ${JSON.stringify(loaded)}) require("stayhook" + subpath);`;
+  expect(await consumer.node(consumer.write("jsdom.cjs", script))).toEqual({
+    code: 0,
+    stdout: "",
+    stderr: "",
+  });
+});

@@ -1,3 +1,4 @@
+import { decodeUtf8, encodeUtf8 } from "../../utf8.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { Addition } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
@@ -11,17 +12,14 @@ export const NO_REF = `${ESCAPE}event:`;
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
-const encoder = new TextEncoder();
-const decoder = new TextDecoder();
-
 /**
  * Returns the 16 bytes of a UUID. For any other id, returns one or two zero bytes and the id's text. Two zero bytes
  * avoid a result of 16 bytes, which `fromId` would read as a UUID.
  */
 export function toId(eventId: string): Uint8Array {
   if (!UUID.test(eventId)) {
-    const text = encoder.encode(`\0${toText(eventId)}`);
-    return text.length === 16 ? encoder.encode(`\0\0${toText(eventId)}`) : text;
+    const text = encodeUtf8(`\0${toText(eventId)}`);
+    return text.length === 16 ? encodeUtf8(`\0\0${toText(eventId)}`) : text;
   }
   const id = new Uint8Array(16);
   for (let index = 0, at = 0; index < 16; index++, at += 2) {
@@ -38,7 +36,7 @@ function digit(hex: string, at: number): number {
 
 export function fromId(value: unknown): string {
   const id = value instanceof ArrayBuffer ? new Uint8Array(value) : (value as Uint8Array);
-  if (id.length !== 16) return fromText(decoder.decode(id).replace(/^\0{1,2}/, ""));
+  if (id.length !== 16) return fromText(decodeUtf8(id).replace(/^\0{1,2}/, ""));
   let uuid = "";
   for (let index = 0; index < 16; index++) {
     if (index === 4 || index === 6 || index === 8 || index === 10) uuid += "-";
@@ -94,7 +92,7 @@ export function numberOrNull(value: unknown): number | null {
 
 /** Converts a value that the database returned as text or bytes. */
 export function text(value: unknown): string {
-  return typeof value === "string" ? value : decoder.decode(value as Uint8Array);
+  return typeof value === "string" ? value : decodeUtf8(value as Uint8Array);
 }
 
 function escaped(value: unknown): string | null {

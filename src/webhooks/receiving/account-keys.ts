@@ -1,14 +1,13 @@
 // The secrets that `sharedSecret` accepts from an account.
 
 import { InvalidArgumentError, StayhookError } from "../../errors.ts";
+import { encodeUtf8 } from "../../utf8.ts";
 
 /** Returns the accepted secrets: at once if possible, because a request that is checked at once is read at less cost. */
 export type SecretsOf = (account: string | undefined) => readonly string[] | Promise<readonly string[]>;
 
 /** The secrets that a user's function gives for an account. `undefined` refuses the account. */
 export type AskedSecrets = string | readonly (string | undefined)[] | undefined;
-
-const encoder = new TextEncoder();
 
 /** Derives a key for each account: HMAC-SHA256 of the account under the secret, in hexadecimal digits. */
 export function derivedKeys(secrets: readonly string[]): SecretsOf {
@@ -17,14 +16,14 @@ export function derivedKeys(secrets: readonly string[]): SecretsOf {
   return async (account) => {
     if (account === undefined) return [];
     imported ??= Promise.all(secrets.map(importKey));
-    const name = encoder.encode(account);
+    const name = encodeUtf8(account);
     return Promise.all((await imported).map(async (key) => hex(await crypto.subtle.sign("HMAC", key, name))));
   };
 }
 
 function importKey(secret: string): Promise<CryptoKey> {
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  return crypto.subtle.importKey("raw", encoder.encode(secret), algorithm, false, ["sign"]);
+  return crypto.subtle.importKey("raw", encodeUtf8(secret), algorithm, false, ["sign"]);
 }
 
 function hex(bytes: ArrayBuffer): string {

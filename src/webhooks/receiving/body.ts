@@ -1,6 +1,7 @@
 import { inNextTurn } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { withoutRounded } from "../../models/exact-json.ts";
+import { encodeUtf8 } from "../../utf8.ts";
 import { ALREADY_READ, invalidBody, Refused } from "./answers.ts";
 import {
   type BodyStream,
@@ -14,8 +15,6 @@ import { codingsOf, decodeBody, decodersOf, encodedLimit, unknownEncoding } from
 import { isRead, jsonOfForm, plainBody } from "./found-body.ts";
 import type { InvalidBody } from "./parse.ts";
 import { headerOf, type ReceiveRequest } from "./request.ts";
-
-const encoder = new TextEncoder();
 
 /** The body of a request: its bytes, or its text if the server has already decoded it. */
 export type Content = Uint8Array | string;
@@ -81,7 +80,7 @@ export class RequestBody {
       const codings = this.#codings();
       if (isParsed(this.#body())) throw new StayhookError(`rawBody(): ${ALREADY_READ}`);
       const content = await this.#asSent(codings);
-      return typeof content === "string" ? encoder.encode(content) : content;
+      return typeof content === "string" ? encodeUtf8(content) : content;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       const tooLarge = `the body is larger than ${this.#maxBytes} bytes`;
@@ -246,7 +245,7 @@ function decodedLength(base64: string): number {
 function textFits(text: string, maxBytes: number): boolean {
   // A UTF-16 unit takes at most 3 bytes in UTF-8, so most texts need not be encoded.
   if (3 * text.length <= maxBytes) return true;
-  return encoder.encode(text).length <= maxBytes;
+  return encodeUtf8(text).length <= maxBytes;
 }
 
 /**

@@ -50,7 +50,7 @@ export function logDoubts({ eventId, ref }: NewEvent, doubts: readonly Doubt[], 
 }
 
 // Refuses invalid UTF-8. A replacement character could turn a booking's code into the code of another booking.
-const decoder = new TextDecoder("utf-8", { fatal: true });
+let decoder: TextDecoder | undefined;
 
 /** Returns the event to record, or the issues of an invalid body. Never throws. */
 export function parseBody(
@@ -105,6 +105,7 @@ function refOf(
 /** Returns the text without a byte order mark, or `undefined` if the bytes are not UTF-8. */
 function decode(bytes: Uint8Array): string | undefined {
   try {
+    decoder ??= new TextDecoder("utf-8", { fatal: true });
     return decoder.decode(bytes);
   } catch {
     return undefined;
