@@ -72,7 +72,7 @@ export function toRef(record: unknown): string | null {
 
 /** Returns the range of the ids of an account, as {@link toId} makes them: from the first id, up to the second. */
 export function idRange(account: string): [Uint8Array, Uint8Array] {
-  return [encoder.encode(`\0${account}/`), encoder.encode(`\0${account}0`)];
+  return [encodeUtf8(`\0${account}/`), encodeUtf8(`\0${account}0`)];
 }
 
 /** Returns the ranges of keys that the records of an account have: from each first key, up to the second. */
