@@ -1,5 +1,6 @@
 // 25 bookings go through 300 random changes. 40 % of the changes are told to nobody, 25 % of the notifications are lost, and
-// the app is killed five times. Then its calendar, its doors and its messages are compared with the platform.
+// the app is killed five times. Behind a veil, bookings also vanish and return, statuses are misspelt, dates come as
+// instants, and in the middle third of the changes 10 % of the reads are refused. Then its calendar, its doors and its messages are compared with the platform.
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
@@ -17,6 +18,7 @@ import { freePort } from "../../support/server.ts";
 import { type Random, randomOf, seedOf } from "../random.ts";
 import type { Settings } from "./app.ts";
 import { dateOf, timesOf } from "./times.ts";
+import { type Veil, veilOf, ZONE } from "./veil.ts";
 
 const BOOKINGS = 25;
 const CHANGES = Number(process.env.STAYHOOK_EFFECT_CHANGES ?? 300);
@@ -76,14 +78,21 @@ async function kill(app: ChildProcess): Promise<void> {
 }
 
 /** Waits until the app knows all and has nothing to do. */
-async function settle(sandbox: Sandbox, app: ChildProcess): Promise<void> {
+async function settle(sandbox: Sandbox, app: ChildProcess, veil: Veil | undefined): Promise<void> {
   await sandbox.settled();
-  app.send(sandbox.bookings.list().map(({ bookingCode }) => bookingCode));
+  const codes = sandbox.bookings.list().map(({ bookingCode }) => bookingCode);
+  app.send(codes.filter((code) => !veil?.vanished.has(code)));
   expect((await once(app, "message"))[0]).toBe("settled");
 }
 
 /** Changes one booking at random. A booking that has ended makes room for a new one. */
-async function change(sandbox: Sandbox, codes: string[], random: Random, today: number): Promise<void> {
+async function change(
+  sandbox: Sandbox,
+  codes: string[],
+  random: Random,
+  today: number,
+  vanished: Set<string> | undefined,
+): Promise<void> {
   const { bookings } = sandbox;
   const slot = random.below(BOOKINGS);
   const booking = bookings.get(codes[slot] ?? "");
@@ -93,6 +102,12 @@ async function change(sandbox: Sandbox, codes: string[], random: Random, today: 
   const isTold = random.below(10) >= 4;
   sandbox.delivery.set({ drop: isTold ? 0.25 : 1 });
   const code = booking?.bookingCode ?? "";
+  if (vanished?.has(code)) {
+    if (random.oneIn(2)) vanished.delete(code);
+    else codes[slot] = "";
+    return;
+  }
+  if (vanished && booking?.status === "Confirmed" && random.oneIn(5)) vanished.add(code);
   if (!booking || (booking.status !== "Request" && booking.status !== "Confirmed")) {
     const made = random.oneIn(2) ? bookings.request : bookings.instantBook;
     codes[slot] = (await made({ listingId, ...dates })).bookingCode;
@@ -102,21 +117,36 @@ async function change(sandbox: Sandbox, codes: string[], random: Random, today: 
   else await bookings.alter(code, random.oneIn(2) ? { listingId } : dates);
 }
 
-test.each(Object.entries(places))(
-  "a calendar, doors and messages stay right on %s",
+const stages = ["plain", "behind a veil"] as const;
+const runs = stages.flatMap((stage) =>
+  Object.entries(places).map(([name, make]) => [stage, name, make] as const),
+);
+
+test.each(runs)(
+  "a calendar, doors and messages stay right, %s, on %s",
   { timeout: 180_000 },
-  async (_name, make) => {
+  async (stage, _name, make) => {
     const place = make();
     const random = randomOf(seedOf("effects"));
     const sandbox = createSandbox({ delivery: { duplicates: 1, delay: [0, 20], shuffle: 3 } });
     onTestFinished(() => sandbox.close());
-    const { url: baseUrl } = await sandbox.listen();
+    const { url } = await sandbox.listen();
+    const veil = stage === "plain" ? undefined : await veilOf(sandbox, random);
+    const baseUrl = veil?.url ?? url;
     const { accessToken } = sandbox;
     const port = await freePort();
     const epoch = Date.now();
-    const settings: Settings = { port, baseUrl, accessToken, epoch, dayMs: DAY_MS, ...place.settings };
+    const settings: Settings = {
+      port,
+      baseUrl,
+      accessToken,
+      epoch,
+      dayMs: DAY_MS,
+      ...place.settings,
+      ...(veil && { timeZone: ZONE }),
+    };
     let app = await start(settings);
-    const client = new StayhookClient({ baseUrl, accessToken });
+    const client = new StayhookClient({ baseUrl: url, accessToken });
     await client.webhookConfig.ensure({ endpoints: { bookings: `http://127.0.0.1:${port}/` } });
     const today = () => Math.floor((Date.now() - epoch) / DAY_MS);
 
@@ -125,16 +155,20 @@ test.each(Object.entries(places))(
       Array.from({ length: KILLS }, (_, n) => Math.floor(((n + 1) * CHANGES) / (KILLS + 1))),
     );
     for (let number = 0; number < CHANGES; number++) {
-      await change(sandbox, codes, random, today());
+      if (veil) veil.refused = number > CHANGES / 3 && number < (CHANGES * 2) / 3 ? 0.1 : 0;
+      await change(sandbox, codes, random, today(), veil?.vanished);
       await sleep(random.below(50));
       if (!killAt.has(number)) continue;
       await kill(app);
       app = await start(settings);
     }
-    await settle(sandbox, app);
+    await settle(sandbox, app, veil);
 
     // Every stay is put where nothing is due during the comparison: half of them in the house, the others far away.
-    const confirmed = () => sandbox.bookings.list().filter(({ status }) => status === "Confirmed");
+    const isThere = ({ bookingCode }: SandboxBooking) => !veil?.vanished.has(bookingCode);
+    const confirmed = () =>
+      sandbox.bookings.list().filter((booking) => booking.status === "Confirmed" && isThere(booking));
+    if (veil) expect(veil.vanished.size).toBeGreaterThan(3);
     for (const [index, { bookingCode }] of confirmed().entries()) {
       sandbox.delivery.set({ drop: random.oneIn(2) ? 1 : 0 });
       const [from, until] = index % 2 === 0 ? [-40, 2000] : [3000, 3004];
@@ -143,7 +177,7 @@ test.each(Object.entries(places))(
         checkOut: dateOf(today() + until),
       });
     }
-    await settle(sandbox, app);
+    await settle(sandbox, app, veil);
     const now = Date.now();
     const inHouse = (booking: SandboxBooking) => {
       const { arrival, departure } = timesOf(booking, settings);
