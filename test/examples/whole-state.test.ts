@@ -5,10 +5,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type BookingStay, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
-import type { Reconciler } from "stayhook/reconcile";
+import { createReconciler, type Reconciler } from "stayhook/reconcile";
 import { createSandbox, type Sandbox } from "stayhook/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createStays } from "../../examples/at-a-time/stays.ts";
+import { internalsOf } from "../../src/webhooks/internals.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
@@ -87,6 +88,16 @@ const changes: readonly Change[] = [
   },
 ];
 
+/** Changes that are played around a booking that vanishes and returns. */
+const aroundGone: readonly Change[] = [
+  ...changes.filter(({ name }) => ["another listing", "five days later", "cancelled"].includes(name)),
+  { name: "gone", told: true, apply: (booking) => void gone.add(booking.bookingCode) },
+  { name: "gone, untold", told: false, apply: (booking) => void gone.add(booking.bookingCode) },
+  { name: "back", told: true, apply: (booking) => void gone.delete(booking.bookingCode) },
+];
+/** The codes of the bookings that the platform no longer returns. */
+const gone = new Set<string>();
+
 /** One booking, the changes that it goes through, its last stay that could be read, and whether this stay holds. */
 interface Story {
   readonly booking: Record;
@@ -98,6 +109,10 @@ interface Story {
 /** Updates what the app should know after a change. A status that is new neither begins nor ends a stay. */
 function learn(story: Story): void {
   const { booking } = story;
+  if (gone.has(booking.bookingCode)) {
+    story.holds = false;
+    return;
+  }
   const [checkIn, checkOut] = [read(booking.checkIn), read(booking.checkOut)];
   if (checkIn && checkOut) story.stay = { listingId: booking.listingId, checkIn, checkOut };
   if (booking.status !== "CheckedIn") story.holds = booking.status === "Confirmed";
@@ -111,10 +126,11 @@ function beginsUnread(steps: readonly Change[]): boolean {
 }
 
 function everyOrder(): Story[] {
-  const orders = changes.flatMap((one) =>
-    changes.flatMap((other) => changes.map((third) => [one, other, third] as const)),
-  );
-  return orders
+  gone.clear();
+  const ordersOf = (all: readonly Change[]) =>
+    all.flatMap((one) => all.flatMap((other) => all.map((third) => [one, other, third] as const)));
+  const vanishing = ordersOf(aroundGone).filter((steps) => steps.some(({ name }) => /^gone/.test(name)));
+  return [...ordersOf(changes), ...vanishing]
     .filter((steps) => new Set(steps).size === steps.length && !beginsUnread(steps))
     .map((steps, number) => {
       const stay = { listingId: 1000 + 10 * number, checkIn: day(10), checkOut: day(14) };
@@ -146,6 +162,7 @@ function platformOf(stories: readonly Story[]) {
   const answer = async (input: string | URL | Request, init?: RequestInit) => {
     const url = input instanceof Request ? input.url : String(input);
     const booking = byCode.get(/\/bookings\/([^/?]+)/.exec(url)?.[1] ?? "");
+    if (booking && gone.has(booking.bookingCode)) return Response.json(null, { status: 404 });
     return booking ? Response.json(booking) : sandbox.fetch(input as string, init);
   };
   return { sandbox, answer };
@@ -156,6 +173,8 @@ const notify = (sandbox: Sandbox, { bookingCode }: Record) =>
 
 async function handled({ webhooks }: App): Promise<void> {
   for (let round = 0; round < 400; round++) {
+    // A booking counts as gone after five attempts, between which minutes pass.
+    await internalsOf(webhooks)?.store?.replay({ state: "retrying" });
     await webhooks.drain();
     const { counts } = await webhooks.health();
     if (counts && counts.pending + counts.processing + counts.retrying === 0) return;
@@ -201,7 +220,7 @@ test("examples/at-a-time, after the door has opened", async () => {
   const mails = new Map<string, BookingStay>();
   const cleanings = new Map<string, BookingStay>();
   const doorOf = ({ bookingCode, listingId }: BookingStay) => `${bookingCode} at ${listingId}`;
-  const { webhooks, reconciler } = createStays(client, memoryStore(), {
+  const { webhooks } = createStays(client, memoryStore(), {
     zoneOf: () => ZONE,
     openDoor: async (stay) => void open.add(doorOf(stay)),
     closeDoor: async (stay) => void open.delete(doorOf(stay)),
@@ -209,6 +228,8 @@ test("examples/at-a-time, after the door has opened", async () => {
     clean: async (stay, id) => void cleanings.set(id, stay),
     decline: async () => {},
   });
+  // The example reads at most 10 bookings a second.
+  const reconciler = createReconciler(webhooks, { rate: 10_000 });
   onTestFinished(() => webhooks.close({ timeout: 100 }));
   onTestFinished(() => reconciler.close());
   const app = { webhooks, reconciler };
@@ -362,7 +383,11 @@ async function importApp(
   mkdirSync(generated, { recursive: true });
   const code = readFileSync(join(import.meta.dirname, "../../examples", name, "main.ts"), "utf8");
   // The test makes the passes, so that it knows when one has ended.
-  const app = `${code.replace("reconciler.start();", "webhooks.start();")}\nexport { webhooks, reconciler };\n`;
+  const driven = code
+    .replace("reconciler.start();", "webhooks.start();")
+    .replace("{ every:", "{ rate: 10_000, every:");
+  const app = `${driven}\nexport { webhooks, reconciler };\n`;
+  expect(app).toContain("rate: 10_000");
   expect(app).not.toContain("reconciler.start()");
   writeFileSync(join(generated, "app.ts"), app);
   const { webhooks, reconciler } = (await import(/* @vite-ignore */ join(generated, "app.ts"))) as {
