@@ -130,7 +130,11 @@ function everyOrder(): Story[] {
   const ordersOf = (all: readonly Change[]) =>
     all.flatMap((one) => all.flatMap((other) => all.map((third) => [one, other, third] as const)));
   const vanishing = ordersOf(aroundGone).filter((steps) => steps.some(({ name }) => /^gone/.test(name)));
-  return [...ordersOf(changes), ...vanishing]
+  // Every order of the first nine changes. A third of those with another form of a date or a status is enough.
+  const some = ordersOf(changes).filter(
+    (steps, number) => number % 3 === 0 || steps.every((step) => changes.indexOf(step) < 9),
+  );
+  return [...some, ...vanishing]
     .filter((steps) => new Set(steps).size === steps.length && !beginsUnread(steps))
     .map((steps, number) => {
       const stay = { listingId: 1000 + 10 * number, checkIn: day(10), checkOut: day(14) };
@@ -208,7 +212,7 @@ async function play(
 
 const orderOf = ({ steps }: Story) => steps.map(({ name }) => name).join(", then ");
 
-test("examples/at-a-time, after the door has opened", async () => {
+test("examples/at-a-time, after the door has opened", { timeout: 300_000 }, async () => {
   const stories = everyOrder();
   const { sandbox, answer } = platformOf(stories);
   const client = new StayhookClient({
