@@ -60,7 +60,10 @@ export class ProcessingError extends StayhookError {
   constructor(
     message: string,
     init: Pick<ProcessingError, "reason" | "retryable"> &
-      Partial<Pick<ProcessingError, "retryAfter" | "cause">>,
+      Partial<Pick<ProcessingError, "retryAfter">> & {
+        /** The error that caused this one. An `Error` of ES2020 has no such property yet. */
+        readonly cause?: unknown;
+      },
   ) {
     super(message, { cause: init.cause });
     this.reason = init.reason;
