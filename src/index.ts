@@ -91,7 +91,13 @@ export type {
 } from "./webhooks/events.ts";
 export type { FieldChange, FieldChanges, PreviousRecord } from "./webhooks/field-changes.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
-export type { AvailableHealth, Health, UnavailableHealth } from "./webhooks/health.ts";
+export type {
+  AvailableHealth,
+  Health,
+  PausedAccount,
+  PausedAccounts,
+  UnavailableHealth,
+} from "./webhooks/health.ts";
 export type {
   DriftObservation,
   MissedObservation,

@@ -17,6 +17,9 @@ import type { QueueOptions } from "./work.ts";
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
 const RENEWALS = 3;
 
+/** When an event that this process must not handle is due again, ms. Others may handle it meanwhile. */
+const STRAY_AGAIN = 60_000;
+
 /** How many attempts may begin. */
 interface Room {
   readonly limit: number;
@@ -155,6 +158,7 @@ export class Claims<Tx> {
       for (const claim of claims) {
         if (running.takeOver(claim, leaseEndsAt)) continue;
         if (this.#closed || this.#isBlocked || claimant?.isOver) void this.giveBack(claim);
+        else if (this.#queue.isStray?.(claim)) this.#putBacks.add(claim, STRAY_AGAIN);
         else if (this.#isShut(claim)) this.#putBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));

@@ -83,6 +83,8 @@ export interface QueueOptions<Tx> {
   readonly work: Work<Tx>;
   /** Names the lane of an event. */
   readonly laneOf: (event: Pick<NewEvent, "ref" | "eventId">) => Lane;
+  /** Whether this process must not handle an event, which stays for others. Default: it handles all. */
+  readonly isStray?: ((event: Pick<NewEvent, "ref" | "eventId">) => boolean) | undefined;
   /** Reads a record that shows whether the platform answers. */
   readonly readWitness?: ReadWitness | undefined;
   readonly policy: Policy;

@@ -1,4 +1,4 @@
-import { checkAccount } from "../account.ts";
+import { accountOf, checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
@@ -318,7 +318,8 @@ export function createWebhookHandler<
     },
     eraseAccount: (id) => eraseAccount(settings, store, id),
     endpointUrl: (base, options) => endpointUrl(settings, base, options),
-    health: () => healthOf({ store, counts, queue, closed: closing !== undefined, lastReceivedAt }),
+    health: () =>
+      healthOf({ store, counts, queue, hasAccounts, closed: closing !== undefined, lastReceivedAt }),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
       closing ??= close(timeout);
@@ -419,6 +420,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
   return new Queue<Tx>({
     store,
     laneOf,
+    ...(hasAccounts && { isStray: (event) => accountOf(event) === undefined }),
     readWitness: witnessReader(client, goneWitness),
     work: createWork({ client, hasAccounts, on, skipUnchanged, transactional, queued, ...record }),
     policy: settings,

@@ -1,9 +1,29 @@
 import { withTimeout } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
-import type { PauseScope } from "../queue/work.ts";
+import type { Pause, PauseScope } from "../queue/work.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, StoreSchema } from "../stores/event-store.ts";
 import type { StoreCounts } from "./store-counts.ts";
+
+/** The accounts with a shut lane. */
+export interface PausedAccounts {
+  /** How many accounts are paused, in whole or in part. */
+  readonly count: number;
+  /** The 20 that are paused longest. */
+  readonly first: readonly PausedAccount[];
+}
+
+/** A pause of one account, while the others go on. */
+export interface PausedAccount {
+  /** The account. */
+  readonly account: string;
+  /** What pauses: all events of the account, or those of its `bookings` or `listings`. */
+  readonly scope: Exclude<PauseScope, "everything">;
+  /** When the pause began. */
+  readonly since: Date;
+  /** The text of the latest error. */
+  readonly reason: string;
+}
 
 /** The health of a handler whose store answers. */
 export interface AvailableHealth {
@@ -30,6 +50,8 @@ export interface AvailableHealth {
   readonly pauseScope: PauseScope | undefined;
   /** The record whose read decided the pause, such as `booking:HX3K9`. It is `undefined` if processing is not paused. */
   readonly pauseRef: string | undefined;
+  /** The accounts that this process has paused, in a handler with `accountFrom`. Other handlers have no such field. */
+  readonly pausedAccounts?: PausedAccounts | undefined;
   /**
    * The version of the store's tables or keys, and the version that this stayhook makes. A higher `version` is fine: a
    * newer stayhook has upgraded the store. It is `undefined` if the store has no versions, such as `memoryStore`.
@@ -63,6 +85,8 @@ export interface UnavailableHealth {
   readonly pauseScope?: undefined;
   /** No pause is reported, because the store does not answer. */
   readonly pauseRef?: undefined;
+  /** No pause is reported, because the store does not answer. */
+  readonly pausedAccounts?: undefined;
   /** The version is unknown, because the store does not answer. If its tables are too old, the error says so. */
   readonly schema?: undefined;
 }
@@ -78,14 +102,27 @@ export interface Patient {
   /** `store`, `counts` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: Pick<EventStore<never>, "lastReceivedAt" | "schema"> | undefined;
   readonly counts: Pick<StoreCounts, "read"> | undefined;
-  readonly queue: Pick<Queue<never>, "state" | "pause" | "failure"> | undefined;
+  readonly queue: Pick<Queue<never>, "state" | "pause" | "failure" | "pausedAccounts"> | undefined;
+  readonly hasAccounts?: boolean;
   readonly closed: boolean;
   /** When this process last recorded a notification. */
   readonly lastReceivedAt: Date | undefined;
 }
 
+/** The number of accounts that health names. */
+const NAMED = 20;
+
+/** @param pauses - the one that is paused longest first */
+function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
+  const first = pauses
+    .slice(0, NAMED)
+    .map(({ account = "", scope, since, reason }) => ({ account, scope, since, reason }) as PausedAccount);
+  return { count: new Set(pauses.map(({ account }) => account)).size, first };
+}
+
 /** Never rejects. */
-export async function healthOf({ store, counts, queue, closed, lastReceivedAt }: Patient): Promise<Health> {
+export async function healthOf(patient: Patient): Promise<Health> {
+  const { store, counts, queue, hasAccounts, closed, lastReceivedAt } = patient;
   try {
     const asked = Promise.all([counts?.read(0), store?.lastReceivedAt(), store?.schema?.()]);
     const answered = await withTimeout(STORE_TIMEOUT, asked);
@@ -101,6 +138,7 @@ export async function healthOf({ store, counts, queue, closed, lastReceivedAt }:
       pauseReason: queue?.pause?.reason,
       pauseScope: queue?.pause?.scope,
       pauseRef: queue?.pause?.ref,
+      ...(hasAccounts && { pausedAccounts: pausedAccountsOf(queue?.pausedAccounts ?? []) }),
       schema,
     };
   } catch (error) {

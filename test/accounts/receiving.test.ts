@@ -440,6 +440,19 @@ describe("from one account to many", () => {
     expect(await setup().webhooks.ready()).toEqual({ eventsWithoutAccount: 0 });
   });
 
+  test("an event without an account is left as it is, for a handler without accountFrom", async () => {
+    const before = setup({ accountFrom: undefined }, { undefined: { HX3K9: "Confirmed" } });
+    await before.post("/hooks");
+    const app = setup({ store: before.store }, { a17: { HX3K9: "Confirmed" } });
+    await app.post("/hooks?account=a17");
+    expect(await app.webhooks.drain()).toMatchObject({ done: 1, failed: 0 });
+    expect(app.reads).toEqual(["a17 HX3K9"]);
+    expect(await before.store.get(UUID)).toMatchObject({ state: "pending", attempts: 0, history: [] });
+    expect(app.seen.filter((event) => "eventId" in event && event.eventId === UUID)).toEqual([]);
+    await before.store.replay({ state: "pending" });
+    expect(await before.webhooks.drain()).toMatchObject({ done: 1 });
+  });
+
   test("two handlers without accountFrom on one store warn, unless the first is closed", async () => {
     const warnings = ({ log }: { log: LogEntry[] }) =>
       log.filter(({ message }) => /another webhook handler/.test(message));
@@ -451,5 +464,32 @@ describe("from one account to many", () => {
     expect(warnings(setup({ accountFrom: undefined, store: one.store }))).toEqual([]);
     const many = setup();
     expect(warnings(setup({ store: many.store }))).toEqual([]);
+  });
+});
+
+describe("health", () => {
+  test("names the accounts that are paused, and only a handler with accountFrom does", async () => {
+    const { client } = platform({ b2: { HX3K9: "Confirmed" } });
+    const accessToken = ({ account }: { account: string | undefined }) => {
+      if (account === "a17") throw new Error("revoked");
+      return `token-${account}`;
+    };
+    const app = setup({ client: client.withOptions({ accessToken }) }, {});
+    for (const account of ["b2", "a17"]) await app.post(`/hooks?account=${account}`);
+    await app.webhooks.drain({ timeout: 2000 });
+    const health = await app.webhooks.health();
+    expect(health.pausedAccounts).toEqual({
+      count: 1,
+      first: [
+        {
+          account: "a17",
+          scope: "account",
+          since: expect.any(Date),
+          reason: expect.stringMatching(/revoked|threw/),
+        },
+      ],
+    });
+    expect(health.state).not.toBe("paused");
+    expect(await setup({ accountFrom: undefined }).webhooks.health()).not.toHaveProperty("pausedAccounts");
   });
 });
