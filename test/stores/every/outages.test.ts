@@ -82,6 +82,25 @@ describeEvery(
       expect(await store.settle(claim!, DONE)).toBe(true);
     });
 
+    test("close resolves within 12 s while the network is gone", async () => {
+      const { proxy, store } = await behindProxy(kind, { commandTimeout: "30s" });
+      await store.add(eventOf());
+      const claims = await store.claim(CLAIM);
+      proxy.hang();
+      const calls = [
+        ...claims.map((claim) => store.settle(claim, DONE)),
+        store.renew(claims, 30_000),
+        ...Array.from({ length: 10 }, () => store.add(eventOf())),
+        store.counts(),
+      ];
+      const ended = Promise.allSettled(calls);
+      const start = performance.now();
+      await store.close();
+      expect(performance.now() - start).toBeLessThan(12_000);
+      proxy.restore();
+      await ended;
+    });
+
     test("a settle whose answer was lost counts once, and says true when it is repeated", async () => {
       const { proxy, store, direct } = await behindProxy(kind);
       const outcomes: Outcome<unknown>[] = [

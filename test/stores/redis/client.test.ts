@@ -35,6 +35,19 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     return client;
   }
 
+  test("gets a new connection if the old one falls silent", async () => {
+    const proxy = await createProxy(plain!.url);
+    const client = clientOf({}, proxy.url);
+    client.on("error", () => {});
+    const store = redisStore({ client, prefix: randomUUID(), commandTimeout: 1000, logger });
+    onTestFinished(() => store.close());
+    expect(await store.add(eventOf())).toBe("added");
+    // A firewall has forgotten the connection. New connections work.
+    proxy.stall();
+    await expect(store.add(eventOf())).rejects.toThrow("did not answer within 1000 ms");
+    await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"), 10_000);
+  });
+
   test("keeps its listeners, and stays open", async () => {
     const client = clientOf();
     const listeners = () => client.eventNames().map((name) => [name, client.listenerCount(name)]);
