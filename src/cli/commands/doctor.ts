@@ -2,8 +2,9 @@ import { APIError, ResponseValidationError } from "../../client/client-errors.ts
 import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { knownStatus } from "../../models/statuses.ts";
+import { isCheckable } from "../../stores/store-problem.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
-import { schemaOf, storeOptions } from "../open-store.ts";
+import { schemaOf, storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 import { howToMakeConfig, toOf, toOption } from "../url-options.ts";
 import { type Posted, post, REPLY_TIME } from "./trigger.ts";
@@ -262,10 +263,24 @@ async function* checkStore(invocation: Invocation): AsyncGenerator<Check> {
         "warned",
         `${versions}. The first start of this version upgrades the store. If your app sets migrate: false, run the SQL of migrationSql({ from: ${version} }) before.`,
       );
+    if (version >= expected) yield* checkServer(invocation);
   } catch (error) {
     invocation.io.signal.throwIfAborted();
     yield store("failed", (error as Error).message, exitCodeOf(error));
   }
+}
+
+/** Checks the rights of the store's user, and the settings of its server that can lose events. */
+async function* checkServer(invocation: Invocation): AsyncGenerator<Check> {
+  const problems = await withStore(
+    invocation,
+    async (store) => (isCheckable(store) ? await store.problems() : []),
+    { migrate: false },
+  );
+  for (const { fails, detail } of problems)
+    yield checkOf("store's server", [fails ? "failed" : "warned", detail]);
+  if (problems.length === 0)
+    yield checkOf("store's server", ["passed", "The store may read and write, and no setting risks events."]);
 }
 
 /** @param delivery - the notification for `--deliver`. It refers to no booking or listing. */
@@ -296,7 +311,7 @@ export const doctor: Command = {
 with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
 names no booking or listing. If a store is given, the command compares the version of its tables with the version that
-this stayhook makes, and changes nothing in the store. The exit code is the code of the first failed check.`,
+this stayhook makes, checks the rights and the settings that it needs, and changes nothing in the store. The exit code is the code of the first failed check.`,
   examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
   asksPlatform: true,
   options: {

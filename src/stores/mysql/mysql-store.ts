@@ -35,6 +35,7 @@ import type { Tables } from "../sql/sql-schema.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
+import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 
@@ -137,6 +138,24 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   constructor(driver: SqlDriver, tables: Tables, { writesAtOnce = 1, migrates = true } = {}) {
     super(driver, tables, { migrates });
     this.#writing = createSlots(writesAtOnce);
+  }
+
+  override async problems(): Promise<readonly StoreProblem[]> {
+    const found = await super.problems();
+    const [row] = await this.read(function* () {
+      return yield* select(
+        "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS flush, @@GLOBAL.read_only AS fixed",
+      );
+    });
+    const told: StoreProblem[] = [];
+    if (number(row!.flush) !== 1)
+      told.push({
+        fails: false,
+        detail: `innodb_flush_log_at_trx_commit is ${number(row!.flush)}, so a crash may lose the events of the last second. Set it to 1.`,
+      });
+    if (Number(row!.fixed) !== 0)
+      told.push({ fails: true, detail: "The server is read-only. Give the store the primary." });
+    return [...found, ...told];
   }
 
   protected override doSettle(

@@ -20,6 +20,7 @@ import {
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
+import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
 import { assertVisible, hidingSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
@@ -108,6 +109,27 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   async migrate(): Promise<void> {
     this.assertOpen();
     await this.migrateNow();
+  }
+
+  override async problems(): Promise<readonly StoreProblem[]> {
+    const found = await super.problems();
+    const risks = await this.read(function* () {
+      return yield* select(
+        "SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby",
+      );
+    });
+    const { commits, fsync, standby } = risks[0]!;
+    const told: StoreProblem[] = [];
+    if (commits === "off")
+      told.push({
+        fails: false,
+        detail: "synchronous_commit is off, so a crash may lose the events of the last moments.",
+      });
+    if (fsync === "off")
+      told.push({ fails: false, detail: "fsync is off, so a crash of the machine may lose all events." });
+    if (standby === true)
+      told.push({ fails: true, detail: "The server is a standby. Give the store the primary." });
+    return [...found, ...told];
   }
 
   /** Also checks, once, that no policy hides rows: the tables would seem to be missing or empty. */

@@ -58,6 +58,7 @@ export function redisStore(options: RedisStoreOptions): EventStore {
   const lines = new Log(log);
   return new RedisStore(connection, {
     onFirstUse: () => void checkSettings(connection, lines),
+    risks: () => risksOf(connection),
     onGone: (eventId) =>
       lines.error(
         `redisStore (${connection.name}): the key of event ${eventId} is gone. Somebody deleted it, or Redis evicted it because its memory is full. The event is lost, and the other events of its record go on. Set maxmemory-policy to noeviction, and run a pass of the reconciler`,
@@ -124,17 +125,21 @@ function isEncoded(text: string): boolean {
 /** Warns of each risky Redis setting. Does not throw, because some providers block INFO or CONFIG GET. */
 async function checkSettings(connection: Connection, log: Log): Promise<void> {
   try {
-    const client = await connection.ready();
-    const info = parseInfo(await client.info());
-    const ask = (name: string) => client.config("GET", name).catch(() => []);
-    const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
-    const settings = new Map([...info, ...pairs(fsync), ...pairs(save)]);
-    for (const loss of lossesBy(settings)) log.warn(`redisStore (${connection.name}): ${loss}`);
+    for (const loss of await risksOf(connection)) log.warn(`redisStore (${connection.name}): ${loss}`);
   } catch {
     log.debug(
       `redisStore (${connection.name}): the store could not read the settings of Redis, so it cannot warn of settings that risk data loss`,
     );
   }
+}
+
+/** Returns what each risky Redis setting can lose. */
+async function risksOf(connection: Connection): Promise<readonly string[]> {
+  const client = await connection.ready();
+  const info = parseInfo(await client.info());
+  const ask = (name: string) => client.config("GET", name).catch(() => []);
+  const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
+  return [...lossesBy(new Map([...info, ...pairs(fsync), ...pairs(save)]))];
 }
 
 function* lossesBy(settings: ReadonlyMap<string, string>): Generator<string> {

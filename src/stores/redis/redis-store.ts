@@ -10,6 +10,7 @@ import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
+import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
@@ -43,6 +44,8 @@ const LATEST = 60 * 60_000;
 /** What {@link RedisStore} takes beside its connection. */
 interface RedisOptions {
   readonly onFirstUse?: () => void;
+  /** Returns what settings of Redis can lose. */
+  readonly risks?: () => Promise<readonly string[]>;
   /** Called with the id of an event whose key somebody deleted: once, in one of the processes. */
   readonly onGone?: (eventId: string) => void;
   /** Whether the store creates and upgrades its keys. Default `true`. */
@@ -65,6 +68,7 @@ export class RedisStore extends BaseStore {
   readonly #now: (() => number) | undefined;
   readonly #onFirstUse: () => void;
   readonly #onGone: (eventId: string) => void;
+  readonly #risks: () => Promise<readonly string[]>;
   /** Whether the store creates and upgrades its keys. */
   readonly #migrates: boolean;
   /** Identifies this store instance in the messages that it publishes. */
@@ -76,13 +80,20 @@ export class RedisStore extends BaseStore {
 
   constructor(
     connection: Connection,
-    { onFirstUse = () => {}, onGone = () => {}, migrates = true, now }: RedisOptions = {},
+    {
+      onFirstUse = () => {},
+      onGone = () => {},
+      risks = async () => [],
+      migrates = true,
+      now,
+    }: RedisOptions = {},
   ) {
     super();
     this.#migrates = migrates;
     this.#connection = connection;
     this.#onFirstUse = onFirstUse;
     this.#onGone = onGone;
+    this.#risks = risks;
     this.#now = now;
     this.#notifier = new Notifier(connection, {
       channel: async () => `${await this.#start()}:wake`,
@@ -98,6 +109,11 @@ export class RedisStore extends BaseStore {
     this.#running.add(reading);
     const version = Number(await reading.finally(() => this.#running.delete(reading)));
     return { version, expected: LATEST_VERSION };
+  }
+
+  async problems(): Promise<readonly StoreProblem[]> {
+    this.assertOpen();
+    return (await this.#risks()).map((detail) => ({ fails: false, detail }));
   }
 
   override subscribe(wake: () => void): () => void {

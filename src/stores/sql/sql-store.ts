@@ -6,9 +6,11 @@ import type { Addition, Settlement } from "../outcomes.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
+import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
+  change,
   runAsync,
   type SqlDialect,
   type SqlDriver,
@@ -324,6 +326,27 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     this.#silence?.();
     this.#silence = undefined;
     await this.driver.close();
+  }
+
+  /** Tries each kind of statement on each table, on no row. So this call changes nothing, but needs the rights. */
+  async problems(): Promise<readonly StoreProblem[]> {
+    this.assertOpen();
+    const found = new Set<string>();
+    for (const [table, column] of [
+      ["stayhook_events", "topic"],
+      ["stayhook_records", "sequence"],
+      ["stayhook_meta", "set_at"],
+    ]) {
+      for (const sql of [
+        `INSERT INTO ${table} SELECT * FROM ${table} WHERE 1 = 0`,
+        `UPDATE ${table} SET ${column} = ${column} WHERE 1 = 0`,
+        `DELETE FROM ${table} WHERE 1 = 0`,
+      ]) {
+        const trying = this.write("the user of the store lacks a right", () => change(sql));
+        await trying.catch((error: unknown) => found.add((error as Error).message));
+      }
+    }
+    return [...found].map((detail) => ({ fails: true, detail }));
   }
 
   /** Runs steps in one transaction. The steps may run again, for example after a deadlock. */

@@ -16,16 +16,19 @@ const LOOK_AGAIN = 1000;
 const [FRAMES, COPIED] = [16, 128];
 
 interface Seen {
-  readonly identity: string;
-  readonly size: bigint;
-  readonly written: bigint;
+  readonly dev: number;
+  readonly ino: number;
+  readonly size: number;
+  /** Epoch ms, with a fraction. */
+  readonly written: number;
 }
 
 /** Compares the files at a database's path with those that SQLite has open. */
 export class FileGuard {
   readonly #db: DatabaseSync;
   readonly #file: string;
-  readonly #main: string | undefined;
+  readonly #logPath: string;
+  readonly #main: Seen | undefined;
   #wal: Seen | undefined;
   #seen: Seen | undefined;
   #lookedAt = performance.now();
@@ -37,8 +40,9 @@ export class FileGuard {
     this.#db = db;
     this.#file = file;
     this.#seen = look(file);
-    this.#main = this.#seen?.identity;
-    this.#wal = look(`${file}-wal`);
+    this.#main = this.#seen;
+    this.#logPath = `${file}-wal`;
+    this.#wal = look(this.#logPath);
   }
 
   /** Whether the files were found deleted, replaced or overwritten. */
@@ -46,9 +50,14 @@ export class FileGuard {
     return this.#gone !== undefined;
   }
 
+  lookNow(): void {
+    if (this.#gone === undefined) this.#look(true);
+  }
+
   /** @throws FileGone before a transaction */
   beforeCommit(): void {
-    if (this.#gone === undefined) this.#look(true);
+    // The log is looked at after the commit, and here only if the main file was written meanwhile.
+    if (this.#gone === undefined && look(this.#file)?.written !== this.#seen?.written) this.#look(true);
     if (this.#gone !== undefined) throw this.#gone;
   }
 
@@ -60,8 +69,8 @@ export class FileGuard {
 
   /** @throws FileGone before a read. Looks at most once a second */
   beforeRead(): void {
-    if (performance.now() - this.#lookedAt >= LOOK_AGAIN) this.beforeCommit();
-    else if (this.#gone !== undefined) throw this.#gone;
+    if (this.#gone === undefined && performance.now() - this.#lookedAt >= LOOK_AGAIN) this.#look(true);
+    if (this.#gone !== undefined) throw this.#gone;
   }
 
   /** @param isOutside - whether no transaction of this connection has run since the last look */
@@ -69,7 +78,7 @@ export class FileGuard {
     // A user who closes the own connection too early gets the error of SQLite.
     if (!this.#db.isOpen) return;
     this.#lookedAt = performance.now();
-    const [main, wal] = [look(this.#file), look(`${this.#file}-wal`)];
+    const [main, wal] = [look(this.#file), look(this.#logPath)];
     const found = this.#problem(main, wal, isOutside);
     if (found !== undefined)
       this.#gone = new FileGone(
@@ -82,10 +91,9 @@ export class FileGuard {
   #problem(main: Seen | undefined, wal: Seen | undefined, isOutside: boolean): string | undefined {
     const goneOr = (found: unknown): string =>
       found === undefined ? "deleted or moved" : "replaced by another file";
-    if (main?.identity !== this.#main) return `the file was ${goneOr(main)}`;
+    if (!isSame(main, this.#main)) return `the file was ${goneOr(main)}`;
     // SQLite deletes the write-ahead log only when the last connection closes.
-    if (this.#wal !== undefined && wal?.identity !== this.#wal.identity)
-      return `${this.#file}-wal was ${goneOr(wal)}`;
+    if (this.#wal !== undefined && !isSame(wal, this.#wal)) return `${this.#file}-wal was ${goneOr(wal)}`;
     return isOutside && this.#isOverwritten(main, wal)
       ? "the file was overwritten by another program, such as cp"
       : undefined;
@@ -119,15 +127,19 @@ export class FileGuard {
 }
 
 /** Whether a modification time was set by the notifier of a process, which sets whole ms. The kernel sets ns. */
-function isTouched(written: bigint): boolean {
-  const rest = Number(written % 1_000_000n);
-  return rest < 1000 || rest > 999_000;
+function isTouched(written: number): boolean {
+  return Math.abs(written - Math.round(written)) < 0.001;
+}
+
+function isSame(one: Seen | undefined, other: Seen | undefined): boolean {
+  return one?.ino === other?.ino && one?.dev === other?.dev;
 }
 
 function look(path: string): Seen | undefined {
-  const stat = statSync(path, { bigint: true, throwIfNoEntry: false });
-  return stat && { identity: `${stat.dev}:${stat.ino}`, size: stat.size, written: stat.mtimeNs };
+  const stat = statSync(path, NOTHING);
+  return stat && { dev: stat.dev, ino: stat.ino, size: stat.size, written: stat.mtimeMs };
 }
+const NOTHING = { throwIfNoEntry: false } as const;
 
 /** The databases that must not be closed, because SQLite would then write their logs into the files at their paths. */
 const abandoned: unknown[] = [];

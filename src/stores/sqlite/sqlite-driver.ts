@@ -96,12 +96,8 @@ export class SqliteDriver implements SqlDriver {
   }
 
   #isGone(): boolean {
-    try {
-      this.#guard?.beforeCommit();
-      return false;
-    } catch {
-      return this.#guard?.isGone ?? false;
-    }
+    this.#guard?.lookNow();
+    return this.#guard?.isGone ?? false;
   }
 
   #errorOf(failing: string, error: unknown): StayhookError {
