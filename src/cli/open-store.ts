@@ -5,6 +5,7 @@ import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
 import type { EventStore, StoreSchema } from "../stores/event-store.ts";
+import { isDriverProblem } from "../stores/load-driver.ts";
 import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 
 /** The options that only one engine has. */
@@ -171,7 +172,7 @@ async function assertUsed(
 function unreadable(error: Error, host: string, setting: string): Error {
   const cause = error.cause as (Error & { readonly code?: unknown }) | undefined;
   // The store's own error, such as that of a missing package, says what to do.
-  if (cause === undefined || String(cause.code).endsWith("MODULE_NOT_FOUND")) return error;
+  if (cause === undefined || isDriverProblem(error)) return error;
   return new StayhookError(
     `The store at ${host} cannot be read: ${cause.message || String(cause.code)}. Is ${setting} right?`,
     { cause },

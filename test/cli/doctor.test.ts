@@ -271,3 +271,34 @@ test.each([
   // The answer takes time, so the difference may be a few seconds off.
   expect(detail("clock")?.replace(/360\d|3599/, "3600")).toContain(text);
 });
+
+test("names a redirect of notifications, without the secret in its URL", async () => {
+  const { env } = await platform();
+  const targets: Record<string, readonly [location: string, said: string]> = {
+    "/slash?key=s3cret": ["/slash/?key=s3cret", "308, a redirect that adds a slash to the end of the path"],
+    "/host?key=s3cret": [
+      "https://www.example.com/host?key=s3cret",
+      "308, a redirect to https://www.example.com",
+    ],
+    "/gone/?key=s3cret": [
+      "/gone?key=s3cret",
+      "308, a redirect that removes the slash at the end of the path",
+    ],
+    "/other?key=s3cret": ["/login?key=s3cret", "308, a redirect to another path or query"],
+  };
+  const base = await serve((request, response) => {
+    const { method, url = "" } = request;
+    response
+      .writeHead(method === "GET" ? 405 : 308, {
+        location: targets[url.replace(/key=[^&]+/, "key=s3cret").replace(/[&?]topic=\w+/, "")]?.[0] ?? "",
+      })
+      .end();
+  });
+  for (const [path, [, said]] of Object.entries(targets)) {
+    const { report, detail } = await doctor(env, "--deliver", "--to", new URL(path, base).href);
+    const topic = report.checks.at(-1)?.check.split(":")[0];
+    for (const check of ["refuses a wrong secret", "refuses a malformed body", "delivery"])
+      expect(detail(`${topic}: ${check}`)).toContain(`The endpoint answered ${said}`);
+    expect(JSON.stringify(report)).not.toContain("s3cret");
+  }
+});

@@ -184,12 +184,15 @@ async function* checkEndpoint(
       "Delivery was not checked. To check delivery with a test notification, add --deliver.",
     ]);
   for (const which of ["notification", "duplicate"]) {
-    const { status, error, duration } = await post(endpoint, delivery, signal);
+    const posted = await post(endpoint, delivery, signal);
+    const { status, error, duration } = posted;
     const answered =
       status === undefined
         ? `The endpoint did not answer the ${which} (${error})`
         : `The endpoint answered the ${which} with ${status}`;
-    if (status === 200) yield found("delivery", timed(`${answered} in ${duration} ms`, duration));
+    const redirected = redirectFinding(posted);
+    if (redirected) yield found("delivery", redirected);
+    else if (status === 200) yield found("delivery", timed(`${answered} in ${duration} ms`, duration));
     else
       yield found("delivery", ["failed", `${answered}, but 200 was expected. Look at the log of the app.`]);
   }
@@ -222,7 +225,17 @@ function withWrongSecret(url: URL): string {
   return wrong.href;
 }
 
-function secretFinding({ status, error }: Posted, url: URL): Finding {
+/** Returns a finding if the endpoint redirects notifications. A redirect of the GET request does no harm. */
+function redirectFinding({ status, redirect }: Posted): Finding | undefined {
+  if (redirect === undefined) return undefined;
+  const advice = "The platform may not follow redirects. Configure the URL to which this one leads.";
+  return ["failed", `The endpoint answered ${status}, ${redirect}. ${advice}`];
+}
+
+function secretFinding(posted: Posted, url: URL): Finding {
+  const redirected = redirectFinding(posted);
+  if (redirected) return redirected;
+  const { status, error } = posted;
   if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
   if ([401, 403, 404].includes(status)) return ["passed", `The endpoint answered ${status}.`];
   if (status !== 400) return ["failed", `The endpoint answered ${status}, but 401 was expected.`];
@@ -234,7 +247,10 @@ function secretFinding({ status, error }: Posted, url: URL): Finding {
   ];
 }
 
-function malformedFinding({ status, error }: Posted): Finding {
+function malformedFinding(posted: Posted): Finding {
+  const redirected = redirectFinding(posted);
+  if (redirected) return redirected;
+  const { status, error } = posted;
   if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
   if (status === 400) return ["passed", "The endpoint answered 400."];
   if (status === 401 || status === 403)

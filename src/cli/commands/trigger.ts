@@ -18,6 +18,8 @@ export interface Posted {
   readonly error: string | undefined;
   /** The time that the request took, ms. */
   readonly duration: number;
+  /** The kind of a redirect, in words. It is `undefined` if the answer is no redirect. */
+  readonly redirect?: string | undefined;
 }
 
 /**
@@ -40,11 +42,24 @@ export async function post(
       ...(body === undefined ? {} : { body, headers: { "content-type": "application/json" } }),
     });
     await response.body?.cancel();
-    return { status: response.status, error: undefined, duration: since() };
+    const { status, headers } = response;
+    const redirect = redirectOf(url, status, headers.get("location"));
+    return { status, error: undefined, duration: since(), redirect };
   } catch (error) {
     signal.throwIfAborted();
     return { status: undefined, error: reasonOf(error), duration: since() };
   }
+}
+
+/** Says where a redirect leads. Omits path and query, because they may hold a secret. */
+function redirectOf(from: string, status: number, location: string | null): string | undefined {
+  if (status < 300 || status > 399 || location === null) return undefined;
+  const [{ origin, pathname }, to] = [new URL(from), URL.canParse(location, from) && new URL(location, from)];
+  if (!to) return "a redirect to an invalid URL";
+  if (to.origin !== origin) return `a redirect to ${to.origin}`;
+  if (to.pathname === `${pathname}/`) return "a redirect that adds a slash to the end of the path";
+  if (`${to.pathname}/` === pathname) return "a redirect that removes the slash at the end of the path";
+  return "a redirect to another path or query";
 }
 
 /** Returns a short reason. Omits the URL, because the URL may hold a secret. */

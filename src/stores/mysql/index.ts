@@ -163,7 +163,12 @@ async function endPool(pool: Pool): Promise<void> {
 }
 
 async function ownPool(uri: string, connectionLimit: number, commandTimeout: number): Promise<Pool> {
-  const { createPool } = await loadDriver("mysqlStore", "mysql2", () => import("mysql2/promise"));
+  const { createPool } = await loadDriver(
+    "mysqlStore",
+    "mysql2",
+    "createPool",
+    () => import("mysql2/promise"),
+  );
   const pool = createPool({ uri, connectionLimit, connectTimeout: commandTimeout, charset: "utf8mb4" });
   pool.on("connection", (connection) => {
     // This connection has the callback API. Ignore an error: MySQL 8 does not know every variable.

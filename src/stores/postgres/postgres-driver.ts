@@ -374,11 +374,8 @@ const ENDED =
 const FAILED =
   "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";
 
-async function loadPg(): Promise<typeof import("pg")> {
-  const loaded = await loadDriver("postgresStore", "pg", () => import("pg"));
-  // pg is CommonJS: exports that Node cannot detect are on the default export.
-  return "Pool" in loaded ? loaded : (loaded as { readonly default: typeof import("pg") }).default;
-}
+const loadPg = (): Promise<typeof import("pg")> =>
+  loadDriver("postgresStore", "pg", "Pool", () => import("pg"));
 
 function ignore(): void {}
 

@@ -286,6 +286,5 @@ function passwordsIn({ password, searchParams }: URL): string[] {
 }
 
 async function loadRedis(): Promise<typeof Redis> {
-  const module = await loadDriver("redisStore", "ioredis", () => import("ioredis"));
-  return module.Redis ?? (module.default as unknown as typeof module)?.Redis;
+  return (await loadDriver("redisStore", "ioredis", "Redis", () => import("ioredis"))).Redis;
 }
