@@ -33,6 +33,7 @@ app.all("/hooks", toNodeHandler(webhooks));
 app.post("/echo", (request, response) => void response.json(request.body)); // the rest of your app
 
 const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
 
 process.once("SIGTERM", async () => {
   server.close();

@@ -27,7 +27,8 @@ const webhooks = createWebhookHandler({
   },
 });
 
-const app = fastify();
+// While the app closes, notifications still arrive on open connections. They get 200 instead of 503.
+const app = fastify({ return503OnClosing: false });
 app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" }); // the plugin has its own body parser
 app.post("/echo", async (request) => request.body); // the rest of your app
 

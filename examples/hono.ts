@@ -33,8 +33,14 @@ const app = new Hono();
 app.all("/hooks", (c) => webhooks.fetch(c.req.raw));
 app.post("/echo", async (c) => c.json(await c.req.json())); // the rest of your app
 
-const server = serve({ fetch: app.fetch, hostname: "127.0.0.1", port: Number(PORT) }, () =>
-  console.log(`listening on port ${PORT}`),
+const server = serve(
+  {
+    fetch: app.fetch,
+    hostname: "127.0.0.1",
+    port: Number(PORT),
+    serverOptions: { keepAliveTimeout: 75_000 }, // longer than a load balancer keeps idle connections
+  },
+  () => console.log(`listening on port ${PORT}`),
 );
 
 process.once("SIGTERM", async () => {

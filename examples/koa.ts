@@ -37,6 +37,7 @@ app.use((context) => {
 });
 
 const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
 
 process.once("SIGTERM", async () => {
   server.close();

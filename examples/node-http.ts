@@ -37,6 +37,7 @@ const server = createServer((request, response) => {
   response.end("Hello\n"); // the rest of your app
 });
 server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
 
 process.once("SIGTERM", async () => {
   server.close();

@@ -42,6 +42,7 @@ export const sidebar: Item[] = [
         ["Hono", "hono"],
         ["NestJS", "nestjs"],
         ["Next.js", "nextjs"],
+        ["Nuxt, h3", "nuxt"],
         ["SvelteKit", "sveltekit"],
         ["React Router, Remix", "react-router"],
         ["Astro", "astro"],
@@ -51,6 +52,7 @@ export const sidebar: Item[] = [
         ["Deno", "deno"],
         ["Cloudflare Workers", "cloudflare-workers"],
         ["AWS Lambda", "aws-lambda"],
+        ["Azure Functions", "azure-functions"],
       ]),
       folded("Stores", "/stores/", [
         ["SQLite", "sqlite"],

@@ -22,5 +22,6 @@ class AppModule {}
 const app = await NestFactory.create(AppModule);
 app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
 const port = process.env.PORT ?? 3000;
+app.getHttpServer().keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
 await app.listen(port, "127.0.0.1");
 console.log(`listening on port ${port}`);

@@ -21,3 +21,10 @@ export const webhooks = createWebhookHandler({
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
   },
 });
+
+// In development, Next.js loads this module again when it has changed. This ends the handler with the old callbacks.
+if (process.env.NODE_ENV === "development") {
+  const running = globalThis as { webhooks?: typeof webhooks };
+  void running.webhooks?.close();
+  running.webhooks = webhooks;
+}

@@ -1,6 +1,8 @@
 // Astro, with an adapter for your server: src/pages/hooks.ts
-import { webhooks } from "./webhooks.ts"; // yours: "../lib/webhooks"
-
 export const prerender = false;
 
-export const POST = ({ request }: { request: Request }) => webhooks.fetch(request);
+export async function POST({ request }: { request: Request }): Promise<Response> {
+  // Imported here, so that a build needs none of the variables of your server, and makes no events.db.
+  const { webhooks } = await import("./webhooks.ts"); // yours: "../lib/webhooks"
+  return webhooks.fetch(request);
+}

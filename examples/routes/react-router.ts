@@ -1,4 +1,6 @@
 // React Router 7, and Remix: app/routes/hooks.ts, a route without a component
-import { webhooks } from "./webhooks.ts"; // yours: "~/webhooks.server"
-
-export const action = ({ request }: { request: Request }) => webhooks.fetch(request);
+export async function action({ request }: { request: Request }): Promise<Response> {
+  // Imported here, so that a build needs none of the variables of your server, and makes no events.db.
+  const { webhooks } = await import("./webhooks.ts"); // yours: "~/webhooks.server"
+  return webhooks.fetch(request);
+}

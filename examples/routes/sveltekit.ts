@@ -1,4 +1,6 @@
 // SvelteKit: src/routes/hooks/+server.ts
-import { webhooks } from "./webhooks.ts"; // yours: "$lib/server/webhooks"
-
-export const POST = ({ request }: { request: Request }) => webhooks.fetch(request);
+export async function POST({ request }: { request: Request }): Promise<Response> {
+  // Imported here, so that a build needs none of the variables of your server, and makes no events.db.
+  const { webhooks } = await import("./webhooks.ts"); // yours: "$lib/server/webhooks"
+  return webhooks.fetch(request);
+}

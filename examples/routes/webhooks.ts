@@ -22,3 +22,8 @@ export const webhooks = createWebhookHandler({
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
   },
 });
+
+// In development, your framework loads this module again when it has changed. This ends the handler with the old callbacks.
+const running = globalThis as { webhooks?: typeof webhooks };
+void running.webhooks?.close();
+running.webhooks = webhooks;

@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:net";
 import { Readable } from "node:stream";
 import fastify, { type FastifyInstance } from "fastify";
 import { toFastifyPlugin } from "stayhook/fastify";
@@ -52,6 +54,25 @@ describe("the Fastify plugin", () => {
     });
     expect((await send(port, text, { headers: { "content-type": "application/json" } })).status).toBe(200);
     expect(added.length).toBe(1);
+  });
+
+  test("takes a request on an open connection while the app closes, with return503OnClosing: false", async () => {
+    const { webhooks, added } = receivingOnly();
+    const app = fastify({ return503OnClosing: false });
+    apps.push(app);
+    await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
+    const url = await app.listen({ port: 0, host: "127.0.0.1" });
+    const socket = connect(Number(new URL(url).port), "127.0.0.1").setEncoding("utf8");
+    await once(socket, "connect");
+    socket.write(`POST /hooks HTTP/1.1\r\nhost: x\r\ncontent-length: ${text.length}\r\n`);
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    const closed = app.close();
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    socket.write(`\r\n${text}`);
+    const [answer] = await once(socket, "data");
+    expect([String(answer).split("\r\n")[0], added.length]).toEqual(["HTTP/1.1 200 OK", 1]);
+    socket.destroy();
+    await closed;
   });
 
   test("takes requests by inject, without a socket, as tests do", async () => {

@@ -3,6 +3,7 @@
 import "reflect-metadata";
 import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
 import { gzipSync } from "node:zlib";
+import { HttpRequest } from "@azure/functions";
 import awsLambdaFastify from "@fastify/aws-lambda";
 import compress from "@fastify/compress";
 import { All, Controller, Module, Req, Res } from "@nestjs/common";
@@ -10,8 +11,8 @@ import { NestFactory } from "@nestjs/core";
 import { FastifyAdapter, type NestFastifyApplication } from "@nestjs/platform-fastify";
 import express from "express";
 import fastify, { type FastifyInstance } from "fastify";
-import { fromNodeHandler, H3, toNodeHandler as h3ToNode } from "h3";
-import * as h3First from "h3-1";
+import * as h3First from "h3";
+import { fromNodeHandler, H3, toNodeHandler as h3ToNode } from "h3-2";
 import Koa from "koa";
 import { koaBody } from "koa-body";
 import { createMocks } from "node-mocks-http";
@@ -87,6 +88,36 @@ const hosts: Record<string, Mount> = {
       h3First.createApp().use("/hooks", h3First.fromNodeMiddleware(toNodeHandler(webhooks))),
     ),
   ),
+  "h3 2, event.req": served((webhooks) =>
+    h3ToNode(new H3().post("/hooks", (event) => webhooks.fetch(event.req))),
+  ),
+  "h3 1, toWebRequest": served((webhooks) =>
+    h3First.toNodeListener(
+      h3First.createApp().use(
+        "/hooks",
+        h3First.eventHandler((event) => webhooks.fetch(h3First.toWebRequest(event))),
+      ),
+    ),
+  ),
+  "Azure's HttpRequest": async (webhooks) => {
+    return async (path, body, headers) => {
+      const request = new HttpRequest({
+        method: "POST",
+        url: `http://localhost${path}`,
+        body: { string: body },
+        headers,
+      });
+      const { method, url } = request;
+      return (
+        await webhooks.receive({
+          method,
+          url,
+          headers: Object.fromEntries(request.headers),
+          body: request.body,
+        })
+      ).status;
+    };
+  },
   "Next's pages API": served(async (webhooks) => {
     const { apiResolver } = await import("next/dist/server/api-utils/node/api-resolver.js" as string);
     const context = { previewModeId: "", previewModeEncryptionKey: "", previewModeSigningKey: "" };

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { getRequestListener } from "@hono/node-server";
+import { createApp, toWebHandler } from "h3";
 import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { serve } from "../../adapters/served.ts";
 import { driveBookingAndListing, expectRefusals, platform } from "../../examples/support/drive.ts";
@@ -18,11 +19,16 @@ afterEach(() => {
   vi.unstubAllEnvs();
 });
 
-/** The framework passes an object that contains the request. */
+/** The framework passes an object that contains the request. Others get Node's objects. */
 type Context = { readonly request: Request; readonly params: object };
 const routes: Record<string, () => Promise<(context: Context) => Promise<Response>>> = {
   "sveltekit.ts": async () => (await import("../../../examples/routes/sveltekit.ts")).POST,
   "react-router.ts": async () => (await import("../../../examples/routes/react-router.ts")).action,
+  "nuxt.ts": async () => {
+    const { default: handler } = await import("../../../examples/nuxt.ts");
+    const nuxt = toWebHandler(createApp().use("/", handler));
+    return ({ request }) => nuxt(request);
+  },
   "astro.ts": async () => (await import("../../../examples/routes/astro.ts")).POST,
 };
 
@@ -53,6 +59,38 @@ test.each(Object.entries(routes))("%s", async (_, load) => {
     },
   });
   await expectRefusals({ url, hooks });
+});
+
+test("azure-functions.ts", async () => {
+  const sandbox = await platform();
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-routes-"));
+  vi.stubEnv("STAYHOOK_BASE_URL", sandbox.url);
+  vi.stubEnv("STAYHOOK_ACCESS_TOKEN", sandbox.accessToken);
+  vi.stubEnv("WEBHOOK_SECRET", SECRET);
+  vi.stubEnv("EVENTS_DB", join(directory, "events.db"));
+  const { HttpRequest } = await vi.importActual<typeof import("@azure/functions")>("@azure/functions");
+  const registered: Record<string, { handler(request?: unknown): Promise<{ status: number } | undefined> }> =
+    {};
+  const keep = (name: string, options: (typeof registered)[string]) => {
+    registered[name] = options;
+  };
+  vi.doMock("@azure/functions", () => ({ app: { http: keep, timer: keep } }));
+  onTestFinished(() => void vi.doUnmock("@azure/functions"));
+  const { webhooks } = await import("../../../examples/azure-functions.ts");
+  onTestFinished(async () => {
+    await webhooks.close();
+    rmSync(directory, { recursive: true, force: true });
+  });
+  const { bookingCode } = await sandbox.bookings.instantBook();
+  const answer = async (key: string) => {
+    const url = `https://app.azurewebsites.net/api/hooks?key=${encodeURIComponent(key)}`;
+    const notification = { eventId: randomUUID(), timestamp: new Date().toISOString(), bookingCode };
+    const body = { string: JSON.stringify(notification) };
+    return (await registered.hooks?.handler(new HttpRequest({ method: "POST", url, body })))?.status;
+  };
+  expect([await answer(SECRET), await answer("wrong")]).toEqual([200, 401]);
+  expect(print.mock.calls.flat()).toContain("block");
+  await registered.drain?.handler();
 });
 
 test("Next.js: what follows the answer is given to after", async () => {
