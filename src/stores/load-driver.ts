@@ -19,9 +19,7 @@ export async function loadDriver<T extends object>(
   const places = [loaded, (loaded as { readonly default?: T }).default];
   const found = places.find((place) => typeof place?.[member] === "function");
   if (found) return found;
-  throw problem(
-    new StayhookError(`${store} ${unusable(name, `it has no export \`${String(member)}\``)}`),
-  );
+  throw problem(new StayhookError(`${store} ${unusable(name, `it has no export \`${String(member)}\``)}`));
 }
 
 const problems = new WeakSet<object>();
