@@ -1,8 +1,10 @@
 // Measures figures that take minutes. `npm run soak` runs all parts. `npm run soak -- forged` runs one of them. `npm
 // run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
 // plays some of the situations, and `--outage 60` makes their outages last 60 s. `npm run soak -- orders --triples 500
-// --stores postgres` runs all pairs and some triples of calls on one store.
+// --stores postgres` runs all pairs and some triples of calls on one store. `npm run soak -- accounts --stores postgres
+// --groups token,429` plays some situations of one account among 300.
 import { parseArgs } from "node:util";
+import { accounts } from "./accounts.ts";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
 import { orders } from "./orders.ts";
@@ -37,6 +39,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   forged: {
     title: "How long a genuine event waits beside forged and unreadable ones, and after outages",
     run: () => forged(values.groups?.split(","), values.outage ? Number(values.outage) * 1000 : undefined),
+  },
+  accounts: {
+    title: "How long the events of 299 accounts wait while one account misbehaves",
+    run: () => accounts(stores, values.groups?.split(",")),
   },
   orders: {
     title: "Two and three calls at once, in every order of their statements",

@@ -10,6 +10,7 @@ import { Lease, type Leases } from "./leases.ts";
 import type { PutBacks } from "./put-backs.ts";
 import type { ReadLimits } from "./refused-reads.ts";
 import type { RunningAttempts } from "./running-attempts.ts";
+import type { Shares } from "./shares.ts";
 import { answerOf } from "./store-call.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 import type { QueueOptions } from "./work.ts";
@@ -76,6 +77,7 @@ interface ClaimsOptions<Tx> {
   readonly leases: Leases<Tx>;
   readonly running: RunningAttempts<Tx>;
   readonly putBacks: PutBacks<Tx>;
+  readonly shares: Shares;
   /** Called when a claim has ended, because others may wait for the slots that it had reserved. */
   readonly onFilled: () => void;
 }
@@ -142,7 +144,7 @@ export class Claims<Tx> {
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link roomAt}. */
   async fill({ limit, ahead, eventId, claimant }: FillOptions): Promise<Filled<Tx>> {
-    const { readLimits, running, onFilled } = this.#options;
+    const { readLimits, running, shares, onFilled } = this.#options;
     const reads = readLimits.of(undefined);
     const { limiting } = reads;
     this.#reserved += limit;
@@ -155,6 +157,10 @@ export class Claims<Tx> {
       );
       if (ahead !== undefined) this.#ahead.noteFreed(running.freed - freed);
       this.#putBacks.begin();
+      const isLoop = ahead !== undefined;
+      const now = performance.now();
+      for (const claim of claims) shares.see(this.#accountOf(claim), now);
+      const over: ClaimedEvent[] = [];
       for (const claim of claims) {
         if (running.takeOver(claim, leaseEndsAt)) continue;
         if (this.#closed || this.#isBlocked || claimant?.isOver) void this.giveBack(claim);
@@ -162,7 +168,15 @@ export class Claims<Tx> {
         else if (this.#isShut(claim)) this.#putBack(claim);
         // An event that failed in this drain may be due again. Hold its claim, so that the next claim gets others.
         else if (claimant?.knows(claim.eventId)) claimant.held.push(this.#hold(claim, leaseEndsAt));
+        else if (isLoop && shares.isOver(this.#accountOf(claim), now)) over.push(claim);
         else if (started.length >= limit) this.#ahead.add(claim, leaseEndsAt);
+        else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
+      }
+      // Others may be due behind a full claim.
+      const mayBorrow = claims.length < limit + (ahead ?? 0);
+      for (const claim of over) {
+        const isFree = mayBorrow && started.length < limit && shares.mayBorrow(this.#accountOf(claim)!, now);
+        if (!isFree) this.#giveWay(claim, now);
         else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
       }
       return { claimed: claims.length, next, started };
@@ -177,15 +191,26 @@ export class Claims<Tx> {
 
   /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
   startWaiting(): void {
-    const { readLimits, running } = this.#options;
+    const { readLimits, running, shares } = this.#options;
     // No token was taken for the reads of these claims.
     if (this.#closed || this.#isBlocked || readLimits.of(undefined).limiting) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
       if (!held) void this.giveBack(claim);
       else if (this.#isShut(claim)) this.#putBack(claim);
+      else if (shares.isOver(this.#accountOf(claim), performance.now()))
+        this.#giveWay(claim, performance.now());
       else if (this.#hasTurn(claim)) running.start(claim, endsAt);
     }
+  }
+
+  #accountOf(claim: ClaimedEvent): string | undefined {
+    return this.#queue.laneOf(claim).account;
+  }
+
+  /** Puts an event back to its place in the line of its account, because the account has its share of the slots. */
+  #giveWay(claim: ClaimedEvent, now: number): void {
+    this.#putBacks.add(claim, this.#options.shares.placeOf(this.#accountOf(claim)!, now));
   }
 
   /** Whether the event must wait for the end of a pause. */

@@ -1,5 +1,6 @@
 import { withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
+import type { NewEvent } from "../stores/stored-event.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import { Changes } from "./changes.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
@@ -11,6 +12,7 @@ import { Pruner } from "./pruner.ts";
 import { PutBacks } from "./put-backs.ts";
 import { ReadLimits } from "./refused-reads.ts";
 import { RunningAttempts } from "./running-attempts.ts";
+import { Shares } from "./shares.ts";
 import { Unrecorded } from "./unrecorded.ts";
 import { Witnesses } from "./witnesses.ts";
 import type { Pause, QueueOptions } from "./work.ts";
@@ -26,6 +28,7 @@ export class Queue<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #readLimits: ReadLimits;
   readonly #unrecorded = new Unrecorded(() => this.#claims.startWaiting());
+  readonly #shares: Shares;
   readonly #changes = new Changes(() => this.#running.size);
   readonly #running: RunningAttempts<Tx>;
   readonly #claims: Claims<Tx>;
@@ -42,6 +45,7 @@ export class Queue<Tx> {
     this.#options = options;
     const changes = this.#changes;
     const unrecorded = this.#unrecorded;
+    const shares = new Shares(concurrency);
     const putBacks = new PutBacks(options, () => this.#mayBeDue());
     const breaker = new CircuitBreaker({
       concurrency,
@@ -67,6 +71,7 @@ export class Queue<Tx> {
       readLimits,
       unrecorded,
       leases,
+      shares,
       onSettling: () => {
         this.#claims.startWaiting();
         changes.tell();
@@ -80,9 +85,11 @@ export class Queue<Tx> {
       leases,
       running,
       putBacks,
+      shares,
       onFilled: () => changes.tell(),
     });
     this.breaker = breaker;
+    this.#shares = shares;
     this.#readLimits = readLimits;
     this.#running = running;
     this.#claims = claims;
@@ -125,7 +132,8 @@ export class Queue<Tx> {
   }
 
   /** Makes the loop look for due events, after this process has added one. */
-  wake(): void {
+  wake(event: Pick<NewEvent, "ref" | "eventId">): void {
+    this.#shares.see(this.#options.laneOf(event).account, performance.now());
     // A store with `subscribe` has already woken the loop.
     if (!this.#unsubscribe) this.#loop.wake();
   }

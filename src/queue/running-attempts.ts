@@ -4,6 +4,7 @@ import { Attempt, type AttemptEnd } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { GRACE, type Leases } from "./leases.ts";
 import type { ReadLimits } from "./refused-reads.ts";
+import type { Shares } from "./shares.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 import { type QueueOptions, recordOf } from "./work.ts";
 
@@ -21,6 +22,7 @@ interface RunningAttemptsOptions<Tx> {
   readonly unrecorded: Unrecorded;
   readonly readLimits: ReadLimits;
   readonly leases: Leases<Tx>;
+  readonly shares: Shares;
   /** Called when an attempt needs no slot any more, although it has not ended. */
   readonly onSettling: () => void;
   readonly onEnded: (end: AttemptEnd) => void;
@@ -71,19 +73,22 @@ export class RunningAttempts<Tx> {
   }
 
   start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
-    const { breaker, readLimits, unrecorded, leases, onSettling } = this.#options;
+    const { breaker, readLimits, unrecorded, leases, shares, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
+    const lane = this.#queue.laneOf(claim);
+    const giveUpSlot = shares.begin(lane.account, performance.now());
     const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
       breaker,
       readLimits,
       unrecorded,
-      lane: this.#queue.laneOf(claim),
+      lane,
       leaseEndsAt,
       after: earlier?.ended,
       onSettling: () => {
         // The store may fail to record the end, and is asked again.
         if (this.#settling.has(attempt)) return;
         this.#settling.add(attempt);
+        giveUpSlot();
         this.freed += 1;
         onSettling();
       },
@@ -92,7 +97,10 @@ export class RunningAttempts<Tx> {
     this.#byRecord.set(recordOf(claim), attempt);
     leases.add(attempt.lease);
     for (const watcher of this.#watchers) watcher.started(attempt);
-    void attempt.ended.then((end) => this.#ended(attempt, end));
+    void attempt.ended.then((end) => {
+      giveUpSlot();
+      this.#ended(attempt, end);
+    });
     return attempt;
   }
 

@@ -220,7 +220,7 @@ export function createWebhookHandler<
 
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
     const added = await telemetry.add(event, (traced) => settings.store.add(traced, addOptions));
-    if (added === "added") queue?.wake();
+    if (added === "added") queue?.wake(event);
     return added;
   };
   const intake = new Receiver({

@@ -502,7 +502,7 @@ test("an attempt is not started a second time by any wake-up, and leaves no time
   const { work, end } = longWork();
   const { queue, ran } = await startedQueue(["a"], { work });
   for (let n = 0; n < 20; n += 1) {
-    queue.wake();
+    queue.wake({ ref: null, eventId: "any" });
     await advance(5 * SECOND);
   }
   expect(ran).toEqual(["a"]);

@@ -376,7 +376,7 @@ describe("close", () => {
     expect([await stateOf("a"), await stateOf("b")]).toEqual(["done", "pending"]);
     await store.close();
     queue.start();
-    queue.wake();
+    queue.wake({ ref: null, eventId: "any" });
     await advance(HOUR);
     expect(await queue.drain({})).toEqual(nothing);
     expect([ran, logged]).toEqual([["a"], []]);

@@ -86,7 +86,7 @@ export function appOf(
     const eventId = `${account}/${count}`;
     sent.set(eventId, now());
     await store.add({ ...eventOf(eventId, `${account}/booking:${code}`), ...given });
-    it.queue.wake();
+    it.queue.wake({ eventId, ref: `${account}/booking:${code}` });
     return eventId;
   };
   const until = async (at: number): Promise<void> => {

@@ -323,7 +323,7 @@ test("a store whose methods throw instead of rejecting stops neither the process
   queue.start();
   await advance(SECOND);
   broken = true;
-  queue.wake();
+  queue.wake({ ref: null, eventId: "any" });
   await expect(queue.drain({})).rejects.toThrow("not even a promise");
   await expect(queue.runNow("b", performance.now() + SECOND)).rejects.toThrow("not even a promise");
   await advance(MINUTE);

@@ -101,7 +101,7 @@ describe("an idle loop", () => {
     for (const id of idsOf(20)) {
       await add(id);
       await advance(0);
-      queue.wake();
+      queue.wake({ ref: null, eventId: "any" });
       await advance(0);
     }
     const claim = idle + 20 * each;

@@ -91,7 +91,7 @@ async function live(random: Random): Promise<Record<string, number>> {
     () => store.add(nextEvent(`booking:later`), { dueIn: random.below(60) }),
     // Enough events for claims that wait for slots.
     () => Promise.all(Array.from({ length: 12 }, () => store.add(nextEvent(null)))),
-    () => queue.wake(),
+    () => queue.wake({ ref: null, eventId: "any" }),
     () => {
       platform = random.pick(["up", "down", "down", "limits", "refuses", "fails"]);
     },

@@ -77,7 +77,7 @@ describePostgres("a role that loses a right", () => {
     await app.grant();
     await app.add("timed");
     await app.revoke();
-    app.queue.wake();
+    app.queue.wake(eventOf("any"));
     await sleep(6 * SECOND);
     expect(app.ran.filter((id) => id === "timed").length).toBeLessThanOrEqual(1);
     await app.grant();

@@ -1,0 +1,75 @@
+// Divides the slots among accounts: while others wait, an account gets at most half of them.
+
+/** For how long an account counts as waiting after its last event was seen, ms. */
+const WAITING = 250;
+/** An account with an attempt that runs for this long gets no slot beyond its half, ms: its next ones may hang, too. */
+const SLOW = 1000;
+/** The weight of the last attempt in the average duration. */
+const WEIGHT = 0.2;
+
+/** What the queue knows about an account whose attempts run. */
+interface Share {
+  /** When the running attempts began, on the monotonic clock, the oldest first. */
+  readonly begun: Set<{ readonly at: number }>;
+  /** How long an attempt takes, ms, on average. */
+  duration: number;
+  /** When the last event that gave way comes back, on the monotonic clock. */
+  lineUntil: number;
+}
+
+/** Knows which accounts use slots, and which were seen lately. Only accounts whose attempts run take memory. */
+export class Shares {
+  readonly #concurrency: number;
+  readonly #accounts = new Map<string, Share>();
+  /** The account that was seen last, and when another one was seen before. */
+  #last = { account: "", at: Number.NEGATIVE_INFINITY, otherAt: Number.NEGATIVE_INFINITY };
+
+  constructor(concurrency: number) {
+    this.#concurrency = concurrency;
+  }
+
+  /** Notes that an event of an account arrived or was claimed. */
+  see(account: string | undefined, now: number): void {
+    if (account === undefined) return;
+    const last = this.#last;
+    if (last.account === account) last.at = now;
+    else this.#last = { account, at: now, otherAt: last.at };
+  }
+
+  /** Notes that an attempt begins. Returns a function to call when the attempt needs its slot no more. */
+  begin(account: string | undefined, now: number): () => void {
+    if (account === undefined) return () => {};
+    const share = this.#accounts.get(account) ?? { begun: new Set(), duration: 0, lineUntil: 0 };
+    this.#accounts.set(account, share);
+    const attempt = { at: now };
+    share.begun.add(attempt);
+    return () => {
+      if (!share.begun.delete(attempt)) return;
+      const end = performance.now();
+      share.duration += (end - now - share.duration) * (share.duration === 0 ? 1 : WEIGHT);
+      if (share.begun.size === 0 && share.lineUntil <= end) this.#accounts.delete(account);
+    };
+  }
+
+  /** Whether an account has its half of the slots while others wait. */
+  isOver(account: string | undefined, now: number): boolean {
+    const share = account === undefined ? undefined : this.#accounts.get(account);
+    if (share === undefined || share.begun.size < this.#concurrency / 2) return false;
+    const { at, otherAt, account: last } = this.#last;
+    return now - (last === account ? otherAt : at) < WAITING;
+  }
+
+  /** Whether an account may have a slot beyond its half that nobody else needs. */
+  mayBorrow(account: string, now: number): boolean {
+    const [oldest] = this.#accounts.get(account)?.begun ?? [];
+    return oldest === undefined || now - oldest.at < SLOW;
+  }
+
+  /** Gives an event a place in the line of its account. Returns ms until its turn. */
+  placeOf(account: string, now: number): number {
+    const share = this.#accounts.get(account)!;
+    const duration = Math.max(share.duration, now - (share.begun.values().next().value?.at ?? now));
+    share.lineUntil = Math.max(share.lineUntil, now) + Math.max(1, duration / this.#concurrency);
+    return share.lineUntil - now;
+  }
+}
