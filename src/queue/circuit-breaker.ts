@@ -36,6 +36,8 @@ export const LONGEST_PAUSE = 30_000;
 const HOLDS = 5000;
 /** An event that fails after this many failures is evidence by itself. */
 const ENOUGH_ALONE = 2;
+/** After a pause that was shorter, the events that were put back are due soon anyway, ms. */
+const SHORT = 1000;
 /** An event that was out of reach for this long may have been put back for long, by a process that has ended, ms. */
 const LONG = 60_000;
 
@@ -50,7 +52,7 @@ interface CircuitBreakerOptions {
   readonly onPause: (pause: Pause & { readonly wait: number; readonly error: unknown }) => void;
   readonly onResume: (scope: PauseScope, account: string | undefined) => void;
   /** Called when a circuit closes and events were put back because of it: those of the account, or all, must become due. */
-  readonly onRelease?: ((account: string | undefined) => void) | undefined;
+  readonly onRelease?: ((account: string | undefined, wasLong: boolean) => void) | undefined;
   /** Called when an account is answered that may have been shut, also if this process does not know it. */
   readonly onFoundOpen?: ((account: string | undefined) => void) | undefined;
   /** Called when attempts may begin for another reason than the end of a pause. */
@@ -380,8 +382,8 @@ export class CircuitBreaker {
     circuit.judging = undefined;
     judging.end();
     if (!circuit.open) {
-      circuit.shutAt = undefined;
       this.#release(circuit);
+      circuit.shutAt = undefined;
     }
     this.#options.onChange?.();
   }
@@ -433,6 +435,7 @@ export class CircuitBreaker {
     circuit.forget();
     this.#endJudging(circuit);
     if (circuit.open) {
+      this.#release(circuit);
       circuit.open = undefined;
       circuit.shutAt = undefined;
       circuit.triesAttempts = this.#options.witnesses === undefined;
@@ -441,7 +444,6 @@ export class CircuitBreaker {
       if (circuit.kind === undefined)
         for (const narrower of this.#open) if (isWider(circuit, narrower)) tryNow(narrower);
       this.#options.onResume(circuit.scope, circuit.account);
-      this.#release(circuit);
     }
     if (circuit !== this.#everything && circuit.isIdleAt(performance.now()))
       this.#circuits.delete(laneKey(circuit));
@@ -449,9 +451,12 @@ export class CircuitBreaker {
 
   /** Lets the events become due that were put back because of this circuit. */
   #release(circuit: Circuit): void {
-    const { holds } = circuit;
+    const { holds, shutAt } = circuit;
+    const age = performance.now() - (shutAt ?? Number.POSITIVE_INFINITY);
     circuit.holds = false;
-    if (holds) this.#options.onRelease?.(circuit.account);
+    // The waits are not longer than the pause. Bad records that were tried keep theirs, or a flapping lane reads them all.
+    if (holds && (circuit.open !== undefined || age >= SHORT))
+      this.#options.onRelease?.(circuit.account, age >= LONG);
   }
 
   #pauseAs(circuit: Circuit, failure: Failure): void {

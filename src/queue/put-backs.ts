@@ -64,11 +64,13 @@ export class PutBacks<Tx> {
   /**
    * Makes the events of an account due that wait for the platform, or those of all accounts. Never rejects. Tries again
    * while the store fails.
+   *
+   * @param withTried - whether also events become due that were tried
    */
-  async release(account: string | undefined): Promise<void> {
+  async release(account: string | undefined, withTried: boolean): Promise<void> {
     for (let tries = 0; tries < RELEASES && !this.#closing.signal.aborted; tries += 1) {
       try {
-        await this.#track(this.#replay(account));
+        await this.#track(this.#replay(account, withTried));
         this.#onWritten();
         return;
       } catch (error) {
@@ -88,19 +90,21 @@ export class PutBacks<Tx> {
     }
     if (this.#released.has(account)) return;
     this.#released.set(account, now);
-    await this.release(account);
+    await this.release(account, true);
   }
 
   close(): void {
     this.#closing.abort();
   }
 
-  async #replay(account: string | undefined): Promise<void> {
+  async #replay(account: string | undefined, withTried: boolean): Promise<void> {
     const { store } = this.#queue;
+    // An event whose write comes later would wait on.
+    await Promise.all(this.#writes);
     const whose = account === undefined ? {} : { account };
     await Promise.all([
       store.replay({ ...whose, state: "pending" }),
-      store.replay({ ...whose, state: "retrying", reason: "unavailable" }),
+      withTried ? store.replay({ ...whose, state: "retrying", reason: "unavailable" }) : undefined,
     ]);
   }
 

@@ -60,7 +60,7 @@ export class Queue<Tx> {
         options.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
         this.#mayBeDue();
       },
-      onRelease: (account) => void putBacks.release(account),
+      onRelease: (account, wasLong) => void putBacks.release(account, wasLong),
       onFoundOpen: (account) => void putBacks.releaseOnce(account),
       onChange: () => this.#mayBeDue(),
     });

@@ -16,7 +16,7 @@ const BURST = 3;
 const RATE = 40;
 /** The lowest rate after answers with 429. */
 const LEAST_RATE = 1;
-/** The part of the reads that the line of unknown records gets. The rest is for new events, of which some are genuine. */
+/** The part of the reads that a line of unknown records gets. The rest is for events that have just arrived. */
 const LINE = 0.75;
 /** How much a rate that was halved rises each second, reads a second. */
 const RISE = 0.25;
@@ -38,9 +38,8 @@ export class RefusedReads {
   /** Reads a second at `#refilledAt`. */
   #rate = RATE;
   #claims = 0;
-  /** When the last event of the line has its turn, on the monotonic clock: of known records, and of the others. */
-  #knownUntil = 0;
-  #othersUntil = 0;
+  /** When the last event of each line has its turn, on the monotonic clock. */
+  readonly #lines: [known: number, new: number, tried: number] = [0, 0, 0];
 
   constructor(log: Log, account: string | undefined, onLift: () => void) {
     this.#log = log;
@@ -129,21 +128,21 @@ export class RefusedReads {
   }
 
   /**
-   * Takes a read for an event of an account among others, or returns for how long the event is put back, ms. The events of
-   * known records have a line of their own, which comes first. The others come in the order of their line, and the newest
-   * of them in between.
+   * Takes a read for an event of an account among others, or returns for how long the event is put back, ms. Events of known
+   * records come first, then events that were never tried. Each of these has a line of its own, as have the others.
    */
-  turnOf({ previous }: Pick<ClaimedEvent, "previous">, now: number): number {
+  turnOf({ previous, attempts, outages }: ClaimedEvent, now: number): number {
     if (!this.limiting) return 0;
-    const [isKnown, tokens, apart] = [previous !== undefined, this.#tokensAt(now), 1000 / this.#rateAt(now)];
-    const isKnownWaiting = this.#knownUntil > now;
-    if (tokens >= (isKnown || !isKnownWaiting ? 1 : 2)) {
+    const rank = previous !== undefined ? 0 : attempts === 1 && outages === 0 ? 1 : 2;
+    const before = this.#lines.slice(0, rank).filter((until) => until > now).length;
+    if (this.#tokensAt(now) >= 1 + before) {
       this.take(1);
       return 0;
     }
-    if (isKnown) this.#knownUntil = Math.max(this.#knownUntil, now) + apart;
-    else this.#othersUntil = Math.max(this.#othersUntil, now) + apart / LINE;
-    return (isKnown ? this.#knownUntil : this.#othersUntil) - now;
+    const apart = 1000 / this.#rateAt(now) / (rank === 0 ? 1 : LINE);
+    const until = Math.max(this.#lines[rank]!, now) + apart;
+    this.#lines[rank] = until;
+    return until - now;
   }
 
   #rateAt(now: number): number {

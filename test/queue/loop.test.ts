@@ -316,7 +316,7 @@ describe("an outage", () => {
     });
     expect(queue.state).toBe("paused");
     await store.add(eventOf("good"));
-    await advance(7 * SECOND);
+    await advance(7 * SECOND + 500);
     expect(ran.slice(0, 3)).toEqual(["bad 1", "bad 2", "good"]);
     expect(ran.slice(3).sort()).toEqual(["bad 1", "bad 2"]);
     expect(queue.state).toBe("running");
