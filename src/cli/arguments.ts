@@ -1,4 +1,5 @@
-import { type FilterField, readFilter } from "../console/event-filter.ts";
+import { ACCOUNT_RULE, isAccount } from "../account.ts";
+import { type FilterField, isRef, readFilter } from "../console/event-filter.ts";
 import { StayhookError } from "../errors.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
@@ -36,6 +37,7 @@ export function integerOf(
 /** The option for each field of a filter. */
 const filterOptions: Readonly<Record<FilterField, string>> = {
   state: "state",
+  account: "account",
   ref: "ref",
   type: "type",
   reason: "reason",
@@ -59,9 +61,19 @@ export function filterOf({ text }: Invocation, states = eventStates): EventFilte
 
 /** Checks a reference to a record. @param name - the option or argument that the error names. @throws UsageError */
 export function checkRef(ref: string, name: string): string {
-  if (!/^(booking|listing):./.test(ref))
-    throw new UsageError(`${name} must be booking:<code> or listing:<id>, such as booking:HX3K9.`);
+  if (!isRef(ref))
+    throw new UsageError(
+      `${name} must be booking:<code> or listing:<id>, such as booking:HX3K9, or a17/booking:HX3K9 with an account.`,
+    );
   return ref.trim();
+}
+
+/** Reads the option `--account`. @throws UsageError */
+export function accountGiven({ text }: Invocation): string | undefined {
+  const account = text("account");
+  if (account !== undefined && !isAccount(account))
+    throw new UsageError(`--account must be the id of an account: ${ACCOUNT_RULE}.`);
+  return account;
 }
 
 export const yesOption: Options = {

@@ -43,6 +43,11 @@ export const commands: readonly Entry[] = [
     load: async () => (await import("./commands/events.ts")).events,
   },
   {
+    name: "erase",
+    summary: "delete all data about one booking or listing, or about one account",
+    load: async () => (await import("./commands/events.ts")).topLevelErase,
+  },
+  {
     name: "copy",
     summary: "copy all events and snapshots to another store",
     load: async () => (await import("./commands/copy.ts")).copy,

@@ -1,3 +1,4 @@
+import { ACCOUNT_RULE, inAccount, isAccount, splitKey } from "../account.ts";
 import { parseDuration } from "../duration.ts";
 import { eventTypes } from "../models/event-types.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
@@ -8,6 +9,7 @@ import { eventOrigins, eventReasons, eventStates } from "../stores/event-states.
 /** The fields of a filter, in the order in which the console writes them into a URL. */
 export const filterFields = [
   "state",
+  "account",
   "ref",
   "type",
   "reason",
@@ -44,7 +46,11 @@ export function readFilter(
     if (typeof value === "object" && "message" in value) problems.push({ field, message: value.message });
     return [[field, value]];
   });
-  return { filter: Object.fromEntries(entries), problems };
+  const filter: EventFilter = Object.fromEntries(entries);
+  const { account, ref } = filter;
+  // A code belongs to the account of the filter, unless the text names the account itself.
+  const isWithin = account === undefined || ref === undefined || splitKey(ref).account !== undefined;
+  return { filter: isWithin ? filter : { ...filter, ref: inAccount(account, ref) }, problems };
 }
 
 type Reader = (text: string, states: readonly string[]) => string | Date | { readonly message: string };
@@ -54,6 +60,7 @@ const choice = (text: string, choices: readonly string[], more = "") =>
 
 const readers: Readonly<Record<FilterField, Reader>> = {
   state: choice,
+  account: (text) => (isAccount(text) ? text : { message: `must be the id of an account: ${ACCOUNT_RULE}` }),
   ref: readRef,
   type: (text) =>
     timerType.test(text) ? text : choice(text, eventTypes, ", or a timer such as booking.timer.door-code"),
@@ -63,9 +70,14 @@ const readers: Readonly<Record<FilterField, Reader>> = {
   receivedBefore: readTime,
 };
 
+/** Whether the text is `booking:<code>` or `listing:<id>`, perhaps behind an account and a slash. */
+export function isRef(text: string): boolean {
+  return /^(booking|listing):./.test(splitKey(text).rest);
+}
+
 /** Makes a ref from a text without a prefix: a number is a listing's id, and any other text is a booking's code. */
 function readRef(text: string) {
-  if (/^(booking|listing):./.test(text)) return text;
+  if (isRef(text)) return text;
   if (text.includes(":"))
     return {
       message: "must be booking:<code> or listing:<id>, such as booking:HX3K9, or only the code or id",

@@ -35,7 +35,7 @@ export function inWords(filter: EventFilter): string {
 
 /** The form of the filter. It has no field for the state, because the tabs above the form choose the state. */
 export function filterForm(filter: EventFilter, kept: Html): Html {
-  const { ref, type, reason, source, receivedAfter, receivedBefore } = filter;
+  const { account, ref, type, reason, source, receivedAfter, receivedBefore } = filter;
   const isUsed = Object.keys(filter).some((name) => name !== "state");
   const select = (name: string, label: string, choices: readonly string[], chosen: string | undefined) =>
     html`<label>${label}<select name="${name}"><option value="">any</option>${choices.map(
@@ -45,6 +45,7 @@ export function filterForm(filter: EventFilter, kept: Html): Html {
     html`<label>${label}<input type="datetime-local" name="${name}" value="${date?.toISOString().slice(0, 16)}"></label>`;
   return html`<details class="card" id="filter"${isUsed && html` open`}><summary>Filter</summary>
 <form class="filter" method="get">${kept}
+<label>Account<input name="account" value="${account}" placeholder="any" autocomplete="off"></label>
 <label>Record<input name="ref" value="${ref}" placeholder="booking:HX3K9" autocomplete="off"></label>
 <label>Type<input name="type" value="${type}" placeholder="booking.Confirmed" list="types" autocomplete="off"></label>
 <datalist id="types">${eventTypes.map((each) => html`<option value="${each}"></option>`)}</datalist>

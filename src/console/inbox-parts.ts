@@ -1,5 +1,6 @@
 // What the pages of the inbox share: the rows of events, and the snapshot of a record.
 
+import { accountOf } from "../account.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
@@ -54,6 +55,7 @@ export function rowsOf(
 ): Html {
   const row = (event: StoredEvent) => {
     const { eventId, ref, state, attempts, reason, receivedAt, dueAt, history } = event;
+    const account = accountOf(event);
     const when = state === "scheduled" && dueAt ? dueAt : receivedAt;
     const last = history.at(-1);
     const lastError = last && (isPersonal ? last.error : impersonalError(last)?.text);
@@ -64,7 +66,7 @@ export function rowsOf(
       html`<input type="checkbox" name="event" value="${eventId}" aria-label="Select ${typeOf(event)} ${ref}">`
     }<span class="state">${stateBadge(event)}</span>
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
-<span>${ref === null ? html`<span class="soft">no record</span>` : recordLink(ref)}</span>
+<span>${ref === null ? html`<span class="soft">${account === undefined ? "no record" : `${account}, no record`}</span>` : recordLink(ref)}</span>
 <span class="why">${why}</span><span class="when">${time(when, { short: true })}</span>${
       lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;

@@ -5,8 +5,6 @@ import * as z from "zod";
 import type { EventStore } from "../stores/event-store.ts";
 import { placeKey } from "../webhooks/reconciler-place.ts";
 
-const KEY = placeKey();
-
 /** The part of the state from which the next pass continues, even if this process dies. */
 export type Progress = Pick<PassState, "after" | "learned" | "complete" | "replayed">;
 
@@ -50,8 +48,8 @@ export interface Reading {
   readonly lockedFor: number;
 }
 
-export async function readState(store: EventStore<unknown>): Promise<Reading> {
-  const kept = await store.getMeta(KEY);
+export async function readState(store: EventStore<unknown>, account?: string): Promise<Reading> {
+  const kept = await store.getMeta(placeKey(account));
   const state = parse(kept?.value);
   if (!kept || !state)
     return { state: NEVER, text: kept?.value, sinceBegun: Number.POSITIVE_INFINITY, lockedFor: 0 };
@@ -61,8 +59,13 @@ export async function readState(store: EventStore<unknown>): Promise<Reading> {
 }
 
 /** @returns `false`, and writes nothing, if another process has written the state since `reading` */
-export function writeState(store: EventStore<unknown>, reading: Reading, state: PassState): Promise<boolean> {
-  return store.setMeta(KEY, JSON.stringify(state), { expected: reading.text });
+export function writeState(
+  store: EventStore<unknown>,
+  reading: Reading,
+  state: PassState,
+  account?: string,
+): Promise<boolean> {
+  return store.setMeta(placeKey(account), JSON.stringify(state), { expected: reading.text });
 }
 
 /** Returns `undefined` for a state that a later version wrote in another form. */

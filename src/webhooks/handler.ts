@@ -11,6 +11,7 @@ import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-stor
 import type { IntakeStore } from "../stores/forward.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
+import { eraseAccount } from "./erase-account.ts";
 import type { AccountField, WebhookEvent } from "./events.ts";
 import { warnAtExit } from "./exit-warning.ts";
 import { type Health, healthOf } from "./health.ts";
@@ -30,7 +31,6 @@ import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
-import { placeKey } from "./reconciler-place.ts";
 import { laneOf } from "./refs.ts";
 import {
   drainInContext,
@@ -316,7 +316,7 @@ export function createWebhookHandler<
       const hasAccounts = settings.accountFrom !== undefined;
       return recordTimers({ ref, hasAccounts, rules, store, add, closed: () => closing !== undefined });
     },
-    eraseAccount: (id) => eraseAccount(settings, store, id),
+    eraseAccount: (id) => eraseIn(settings, store, id),
     endpointUrl: (base, options) => endpointUrl(settings, base, options),
     health: () =>
       healthOf({ store, counts, queue, hasAccounts, closed: closing !== undefined, lastReceivedAt }),
@@ -345,7 +345,7 @@ export function createWebhookHandler<
   });
 }
 
-async function eraseAccount(
+async function eraseIn(
   { accountFrom }: Pick<Settings<Booking, Listing, never>, "accountFrom">,
   store: EventStore<never> | undefined,
   id: string,
@@ -356,13 +356,8 @@ async function eraseAccount(
       path: [],
       message: "eraseAccount() needs a handler with the option accountFrom",
     });
-  if (!store?.eraseAccount)
-    throw new StayhookError("eraseAccount() needs an EventStore that has this method.");
-  const erased = await store.eraseAccount(account);
-  const key = placeKey(account);
-  const place = await store.getMeta(key);
-  if (place) await store.setMeta(key, undefined, { expected: place.value });
-  return erased;
+  if (!store) throw new StayhookError("eraseAccount() needs an EventStore. forwardTo keeps no events.");
+  return eraseAccount(store, account);
 }
 
 /** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */

@@ -28,3 +28,9 @@ export function ownId(kind: OwnKind, name: string): string {
 export function isOwnId(kind: OwnKind, eventId: string): boolean {
   return splitKey(eventId).rest.startsWith(`${OWN}${kind}:`);
 }
+
+/** Returns the id that an event without an account has in an account. */
+export function inAccountId(account: string, eventId: string): string {
+  const [, kind, name = ""] = /^stayhook:(recheck|follow-up|reconcile|timer):(.*)$/s.exec(eventId) ?? [];
+  return kind === undefined ? inAccount(account, eventId) : ownId(kind as OwnKind, inAccount(account, name));
+}

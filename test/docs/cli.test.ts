@@ -113,6 +113,7 @@ test("every command of docs/cli.md does what the text says", async () => {
   expect(new Set(ran)).toEqual(
     new Set([
       "init",
+      "erase",
       "config",
       "listings",
       "booking",

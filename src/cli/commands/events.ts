@@ -1,3 +1,4 @@
+import { accountOf } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
 import { describeChanges, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
@@ -12,11 +13,14 @@ import {
 } from "../../stores/event-states.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import type { StoredEvent } from "../../stores/stored-event.ts";
+import { eraseAccount } from "../../webhooks/erase-account.ts";
 import { storedId } from "../../webhooks/stored-id.ts";
 import { knownType } from "../../webhooks/timers.ts";
-import { checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
+import { adoptInto } from "../adopt.ts";
+import { accountGiven, checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
 import {
   type Command,
+  exitCodes,
   type Invocation,
   MissingError,
   type Options,
@@ -33,7 +37,8 @@ const eventColumns: readonly Column<StoredEvent>[] = [
   ["EVENT", ({ eventId }) => eventId],
   ["STATE", ({ state }) => state],
   ["TYPE", knownType],
-  ["RECORD", ({ ref }) => ref],
+  // The ref of an event begins with its account. An event without a record shows its account here.
+  ["RECORD", (event) => event.ref ?? accountOf(event)],
   ["ATTEMPTS", ({ attempts }) => attempts],
   ["RECEIVED", ({ receivedAt }) => receivedAt],
   ["REASON", ({ reason }) => reason],
@@ -45,6 +50,7 @@ const eventColumns: readonly Column<StoredEvent>[] = [
 function filterOptions(takenStates = eventStates) {
   const time = "2h (2 hours ago) or 2026-11-21T12:00:00Z";
   return {
+    account: { value: "<id>", help: "only events of this account" },
     ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>, or only the code or id" },
     type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
     reason: { value: "<reason>", help: `the event's reason: ${eventReasons.join(", ")}` },
@@ -93,13 +99,13 @@ const ls: Subcommand = {
 };
 
 async function follow(invocation: Invocation, filter: EventFilter): Promise<undefined> {
-  const { receivedAfter: since, ref, source } = filter;
+  const { receivedAfter: since, account, ref, source } = filter;
   // Do not let the store filter by `type`, `reason` and `state`. These fields change during processing, so the store
   // could skip an event.
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
   const print = async (store: Store) => {
-    for await (const { event } of followEvents(store, invocation, { ref, source }, since))
+    for await (const { event } of followEvents(store, invocation, { account, ref, source }, since))
       if (matches(event)) invocation.out.row(event, eventColumns);
   };
   await withStore(invocation, print, { handlesSignal: true });
@@ -354,28 +360,95 @@ const prune: Subcommand = {
 
 const erase: Subcommand = {
   name: "erase",
-  summary: "delete all data about one booking or listing",
+  summary: "delete all data about one booking or listing, or about one account",
   description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events.
-Fails while the app handles an event of the booking or listing.`,
+Fails while the app handles an event of the booking or listing.\n\nWith --account, deletes the snapshots, events and timers of all
+records of the account, and the place of its reconciler, but no record that the app is handling: call the command again for
+these.`,
   takes: "<ref>",
-  arguments: [1, 1],
-  examples: ["stayhook events erase booking:HX3K9 --store events.db"],
-  options: { ...yesOption, ...storeOptions },
+  arguments: [0, 1],
+  examples: [
+    "stayhook events erase booking:HX3K9 --store events.db",
+    "stayhook events erase --account a17 --store events.db",
+  ],
+  options: { account: { value: "<id>", help: "erase this account" }, ...yesOption, ...storeOptions },
   run: async (invocation) => {
-    const { out, positionals } = invocation;
-    const ref = checkRef(positionals[0] ?? "", "<ref>");
-    const erased = await withStore(invocation, async (store) => {
-      const { total: known } = await countEvents(store, { ref });
-      if (known === 0 && (await store.snapshotOf(ref)) === undefined)
-        throw new MissingError(`The store has no data about ${ref}.`);
-      await confirm(invocation, `Delete ${eventsOf(known)} and the snapshot of ${ref}`);
-      return store.erase(ref);
+    const { positionals } = invocation;
+    const account = accountGiven(invocation);
+    if ((account === undefined) === (positionals.length === 0))
+      throw new UsageError("Give <ref>, or --account <id>.");
+    return account === undefined ? eraseRecord(invocation) : eraseOf(invocation, account);
+  },
+};
+
+/** The same command under a name of its own. */
+export const topLevelErase: Command = {
+  ...erase,
+  examples: erase.examples.map((example) => example.replace("events ", "")),
+};
+
+async function eraseRecord(invocation: Invocation): Promise<undefined> {
+  const { out, positionals } = invocation;
+  const ref = checkRef(positionals[0] ?? "", "<ref>");
+  const erased = await withStore(invocation, async (store) => {
+    const { total: known } = await countEvents(store, { ref });
+    if (known === 0 && (await store.snapshotOf(ref)) === undefined)
+      throw new MissingError(`The store has no data about ${ref}.`);
+    await confirm(invocation, `Delete ${eventsOf(known)} and the snapshot of ${ref}`);
+    return store.erase(ref);
+  });
+  out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
+}
+
+async function eraseOf(invocation: Invocation, account: string): Promise<number> {
+  const { out } = invocation;
+  const erased = await withStore(invocation, async (store) => {
+    const { total } = await countEvents(store, { account });
+    await confirm(invocation, `Delete ${eventsOf(total)} and all snapshots of account ${account}`);
+    return eraseAccount(store, account);
+  });
+  const { events, snapshots, processing } = erased;
+  const rest = processing > 0 ? `. ${eventsOf(processing)} left, which the app is handling: call again` : "";
+  out.result(
+    erased,
+    () => `${eventsOf(events)} and ${plural(snapshots, "snapshot")} of account ${account} deleted${rest}`,
+  );
+  return processing > 0 ? exitCodes.failed : exitCodes.done;
+}
+
+const adopt: Subcommand = {
+  name: "adopt",
+  summary: "give what has no account to an account",
+  description: `Use it when an app for one account begins to serve many: gives all events, timers and snapshots without an account, and the
+place of the reconciler, to the account. Stop the processes of the old app first; those of the new one, with accountFrom, may run.
+If the command was interrupted, run it again.`,
+  examples: ["stayhook events adopt --account a17 --store events.db"],
+  options: {
+    account: { value: "<id>", help: "the account that gets the events; required" },
+    ...yesOption,
+    ...storeOptions,
+  },
+  run: async (invocation) => {
+    const { out } = invocation;
+    const account = accountGiven(invocation);
+    if (account === undefined) throw new UsageError("Give the account: --account a17.");
+    const adopted = await withStore(invocation, async (store) => {
+      await confirm(invocation, `Give all events and snapshots without an account to account ${account}`);
+      const wipe = out.progress("adopting");
+      return adoptInto(store, account).finally(wipe);
     });
-    out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
+    const { events, snapshots, processing } = adopted;
+    const rest =
+      processing > 0 ? `. ${plural(processing, "record")} left, which a process is handling: call again` : "";
+    out.result(
+      adopted,
+      () => `Account ${account} has got ${eventsOf(events)} and ${plural(snapshots, "snapshot")}${rest}`,
+    );
+    return processing > 0 ? exitCodes.failed : exitCodes.done;
   },
 };
 
 export const events: Command = {
   examples: ["stayhook events ls --store events.db --state parked"],
-  commands: [ls, show, replay, discard, prune, erase, counts],
+  commands: [ls, show, replay, discard, prune, erase, adopt, counts],
 };

@@ -84,7 +84,7 @@ const REMEMBERED = 100_000;
 export async function* followEvents(
   store: EventStore<unknown>,
   { out, io: { signal } }: Invocation,
-  filter: Pick<EventFilter, "ref" | "source">,
+  filter: Pick<EventFilter, "account" | "ref" | "source">,
   since: Date | undefined,
 ): AsyncGenerator<{ readonly event: StoredEvent; readonly isNew: boolean }> {
   const known = new Map<string, string>();

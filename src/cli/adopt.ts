@@ -1,0 +1,116 @@
+// Gives what an app for one account has stored to an account, for an app that begins to serve many.
+
+import { accountOf, inAccount, splitKey } from "../account.ts";
+import { eachEvent } from "../console/event-pages.ts";
+import { StayhookError } from "../errors.ts";
+import { readState, writeState } from "../reconcile/state.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import { rowIdOf } from "../stores/firing-id.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
+import { inAccountId } from "../webhooks/own-ids.ts";
+import { placeKey } from "../webhooks/reconciler-place.ts";
+
+type Store = EventStore<unknown>;
+
+/** What {@link adoptInto} did. */
+export interface Adopted {
+  /** How many events the account has got. */
+  readonly events: number;
+  /** How many snapshots the account has got. */
+  readonly snapshots: number;
+  /** How many records are left, because a process is handling an event of them. */
+  readonly processing: number;
+}
+
+/**
+ * Gives all events, timers and snapshots without an account to an account, and the place of the reconciler. Each record is
+ * copied before it is erased, so that nothing is lost if the process dies. The next call then goes on.
+ */
+export async function adoptInto(store: Store, account: string): Promise<Adopted> {
+  const refs = new Set<string>();
+  const alone: string[] = [];
+  for await (const { ref } of store.snapshots()) if (splitKey(ref).account === undefined) refs.add(ref);
+  for await (const event of eachEvent(store, {})) {
+    if (accountOf(event) !== undefined) continue;
+    if (event.ref === null) alone.push(event.eventId);
+    else refs.add(event.ref);
+  }
+  let [events, snapshots, processing] = [0, 0, 0];
+  for (const ref of refs) {
+    const moved = await moveRecord(store, account, ref);
+    events += moved?.events ?? 0;
+    snapshots += moved?.snapshots ?? 0;
+    if (!moved) processing += 1;
+  }
+  for (const eventId of alone.reverse()) if (await moveAlone(store, account, eventId)) events += 1;
+  await movePlace(store, account);
+  return { events, snapshots, processing };
+}
+
+/** How often to look for events that arrive while a record is copied. */
+const TRIES = 10;
+
+/** Copies a record and erases the original. Resolves to `undefined` if a process is handling one of its events. */
+async function moveRecord(store: Store, account: string, ref: string) {
+  for (let tries = 0; tries < TRIES; tries += 1) {
+    const events = await eventsOf(store, ref);
+    if (events.some(isHeld)) return undefined;
+    const record = await store.snapshotOf(ref);
+    const snapshots = record ? [{ ...record, ref: inAccount(account, ref) }] : [];
+    await store.restore({ events: events.map((event) => moved(event, account)), snapshots });
+    // Erase nothing that was not copied: a process of the old app may have recorded an event meanwhile.
+    const again = await eventsOf(store, ref);
+    if (again.length !== events.length || !again.every(({ eventId }, n) => eventId === events[n]!.eventId))
+      continue;
+    try {
+      await store.erase(ref);
+    } catch (error) {
+      if (error instanceof StayhookError) return undefined;
+      throw error;
+    }
+    return { events: events.length, snapshots: snapshots.length };
+  }
+  return undefined;
+}
+
+/** The events of a record, the oldest first: those that come first in `restore` count as received first. */
+async function eventsOf(store: Store, ref: string): Promise<StoredEvent[]> {
+  const events: StoredEvent[] = [];
+  for await (const event of eachEvent(store, { ref })) events.push(event);
+  return events.reverse();
+}
+
+/** Moves an event without a record. The original stays as discarded, because a store deletes single events only by age. */
+async function moveAlone(store: Store, account: string, eventId: string): Promise<boolean> {
+  const event = await store.get(eventId);
+  if (!event || isHeld(event)) return false;
+  const copy = moved(event, account);
+  const isNew = (await store.get(copy.eventId)) === undefined;
+  await store.restore({ events: [copy], snapshots: [] });
+  await store.discard({ eventId });
+  return isNew;
+}
+
+async function movePlace(store: Store, account: string): Promise<void> {
+  const place = await readState(store);
+  const known = await readState(store, account);
+  if (place.text === undefined) return;
+  if (known.text === undefined)
+    await writeState(store, known, { ...place.state, owner: null, elapsed: place.sinceBegun }, account);
+  await store.setMeta(placeKey(), undefined, { expected: place.text });
+}
+
+/** Whether a process is handling the event. */
+const isHeld = ({ state, dueAt }: StoredEvent): boolean =>
+  state === "processing" && dueAt !== null && dueAt.getTime() > Date.now();
+
+function moved(event: StoredEvent, account: string): StoredEvent {
+  const { eventId } = rowIdOf(event.eventId);
+  return {
+    ...event,
+    eventId: inAccountId(account, eventId),
+    ref: event.ref === null ? null : inAccount(account, event.ref),
+    // The lease of a process that died has ended.
+    state: event.state === "processing" ? "retrying" : event.state,
+  };
+}

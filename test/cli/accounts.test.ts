@@ -1,0 +1,102 @@
+import { rmSync } from "node:fs";
+import { join } from "node:path";
+import { sqliteStore } from "stayhook/sqlite";
+import { describe, expect, test } from "vitest";
+import { storedEvent } from "../stores/event.ts";
+import { cli, directory } from "./support.ts";
+
+/** Makes a store with events of two accounts and of none. */
+async function filled() {
+  const file = join(directory(), "events.db");
+  const store = sqliteStore(file);
+  const parked = { state: "parked", reason: "callback", dueAt: null, attempts: 12 } as const;
+  const [one, other, plain, alone] = [
+    storedEvent({ eventId: "a17/6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11", ref: "a17/booking:HX1", ...parked }),
+    storedEvent({ eventId: "b2/6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11", ref: "b2/booking:HX1", ...parked }),
+    storedEvent({ eventId: "7f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11", ref: "booking:HX1", ...parked }),
+    storedEvent({ eventId: "a17/8f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11", ref: null, ...parked }),
+  ] as const;
+  await store.restore({ events: [one, other, plain, alone], snapshots: [] });
+  await store.close();
+  const ids = async (args: string) => {
+    const { code, stdout, stderr } = await cli(`events ls ${args} --json --store ${file}`.replace("  ", " "));
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    return JSON.parse(stdout).map(({ eventId }: { eventId: string }) => eventId);
+  };
+  return { file, ids, one, other, plain, alone };
+}
+
+describe("accounts on the command line", () => {
+  test("--account selects the events of an account, also those without a record", async () => {
+    const { ids, one, other, plain, alone } = await filled();
+    expect(await ids("--account a17")).toEqual([alone.eventId, one.eventId]);
+    expect(await ids("--account b2")).toEqual([other.eventId]);
+    expect(await ids("--account A17")).toEqual([]);
+    expect(await ids("--ref a17/booking:HX1")).toEqual([one.eventId]);
+    expect(await ids("--account a17 --ref HX1")).toEqual([one.eventId]);
+    expect(await ids("--ref HX1")).toEqual([plain.eventId]);
+  });
+
+  test("replay and show take the id of an event in an account", async () => {
+    const { file, one, other } = await filled();
+    expect(await cli(`events replay ${one.eventId} --store ${file}`)).toMatchObject({ code: 0 });
+    expect(JSON.parse((await cli(`events show ${one.eventId} --json --store ${file}`)).stdout).state).toBe(
+      "pending",
+    );
+    expect(JSON.parse((await cli(`events show ${other.eventId} --json --store ${file}`)).stdout).state).toBe(
+      "parked",
+    );
+    const all = await cli(`events replay --account b2 --yes --store ${file}`);
+    expect(all.stdout).toContain("1 event will be handled again");
+  });
+
+  test("a table shows the account of an event without a record", async () => {
+    const { file } = await filled();
+    const { stdout } = await cli(`events ls --account a17 --store ${file}`);
+    expect(stdout).toMatch(/\ta17\t/);
+    expect(stdout).toContain("\ta17/booking:HX1\t");
+  });
+
+  test.each(["erase", "events erase"])(
+    "%s --account asks, and erases this account alone",
+    async (command) => {
+      const { file, ids, other, plain } = await filled();
+      expect(await cli(`${command} --account a17 --store ${file}`)).toMatchObject({
+        code: 2,
+        stderr: expect.stringContaining("Delete 2 events and all snapshots of account a17? Add --yes"),
+      });
+      const { code, stdout } = await cli(`${command} --account a17 --yes --store ${file}`);
+      expect(code).toBe(0);
+      expect(stdout).toContain("2 events and 0 snapshots of account a17 deleted");
+      expect(await ids("")).toEqual([plain.eventId, other.eventId]);
+    },
+  );
+
+  test("erase takes a ref of an account", async () => {
+    const { file, ids } = await filled();
+    expect((await cli(`events erase a17/booking:HX1 --yes --store ${file}`)).code).toBe(0);
+    expect(await ids("--ref b2/booking:HX1")).toHaveLength(1);
+    expect(await ids("--ref a17/booking:HX1")).toHaveLength(0);
+  });
+
+  test("adopt gives what has no account to one, and says so", async () => {
+    const { file, ids, plain } = await filled();
+    expect((await cli(`events adopt --store ${file}`)).stderr).toContain("Give the account: --account a17.");
+    expect((await cli(`events adopt --account a17 --store ${file}`)).code).toBe(2);
+    const { code, stdout } = await cli(`events adopt --account c3 --yes --store ${file}`);
+    expect(code).toBe(0);
+    expect(stdout).toContain("Account c3 has got 1 event and 0 snapshots");
+    expect(await ids("--account c3")).toEqual([`c3/${plain.eventId}`]);
+    expect((await cli(`events adopt --account c3 --yes --store ${file}`)).stdout).toContain(
+      "has got 0 events",
+    );
+    rmSync(file, { force: true });
+  });
+
+  test.each(["events ls", "events erase", "events adopt"])("%s refuses a wrong account", async (command) => {
+    const { file } = await filled();
+    const { code, stderr } = await cli([...command.split(" "), "--account", "a b", "--store", file]);
+    expect(code).toBe(2);
+    expect(stderr).toContain("--account must be the id of an account: letters, digits");
+  });
+});
