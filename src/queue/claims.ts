@@ -175,7 +175,7 @@ export class Claims<Tx> {
       // Others may be due behind a full claim.
       const mayBorrow = claims.length < limit + (ahead ?? 0);
       for (const claim of over) {
-        const isFree = mayBorrow && started.length < limit && shares.mayBorrow(this.#accountOf(claim)!, now);
+        const isFree = mayBorrow && started.length < limit && shares.borrow(this.#accountOf(claim)!, now);
         if (!isFree) this.#giveWay(claim, now);
         else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
       }

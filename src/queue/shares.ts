@@ -13,6 +13,8 @@ interface Share {
   readonly begun: Set<{ readonly at: number }>;
   /** How long an attempt takes, ms, on average. */
   duration: number;
+  /** When the account last took a slot beyond its half, on the monotonic clock. */
+  borrowedAt: number;
   /** When the last event that gave way comes back, on the monotonic clock. */
   lineUntil: number;
 }
@@ -39,7 +41,12 @@ export class Shares {
   /** Notes that an attempt begins. Returns a function to call when the attempt needs its slot no more. */
   begin(account: string | undefined, now: number): () => void {
     if (account === undefined) return () => {};
-    const share = this.#accounts.get(account) ?? { begun: new Set(), duration: 0, lineUntil: 0 };
+    const share = this.#accounts.get(account) ?? {
+      begun: new Set(),
+      duration: 0,
+      borrowedAt: 0,
+      lineUntil: 0,
+    };
     this.#accounts.set(account, share);
     const attempt = { at: now };
     share.begun.add(attempt);
@@ -59,10 +66,17 @@ export class Shares {
     return now - (last === account ? otherAt : at) < WAITING;
   }
 
-  /** Whether an account may have a slot beyond its half that nobody else needs. */
-  mayBorrow(account: string, now: number): boolean {
-    const [oldest] = this.#accounts.get(account)?.begun ?? [];
-    return oldest === undefined || now - oldest.at < SLOW;
+  /**
+   * Takes a slot beyond the half of an account, which nobody else needs now. The account takes these slots one after the
+   * other, so that they become free one after the other, and others soon find one.
+   */
+  borrow(account: string, now: number): boolean {
+    const share = this.#accounts.get(account);
+    const [oldest] = share?.begun ?? [];
+    if (share === undefined || oldest === undefined) return true;
+    if (now - oldest.at >= SLOW || now - share.borrowedAt < share.duration / this.#concurrency) return false;
+    share.borrowedAt = now;
+    return true;
   }
 
   /** Gives an event a place in the line of its account. Returns ms until its turn. */
