@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { eventTypes } from "../src/models/event-types.ts";
 import { bookingStatuses, listingStatuses } from "../src/models/records.ts";
-import { bookingTable, listingTable } from "../src/models/statuses.ts";
+import { bookingTable, GONE, listingTable } from "../src/models/statuses.ts";
 import { openapi } from "./openapi.ts";
 
 /**
@@ -53,6 +53,11 @@ export function withStatuses(page: string): string {
   const table = Object.entries({ booking: bookingTable, listing: listingTable }).flatMap(
     ([kind, statuses]) => [
       ...statuses.map(({ name, when }) => row(kind, name, when)),
+      row(
+        kind,
+        GONE,
+        `you knew the ${kind}, and the platform no longer returns it: see [gone records](gone.md)`,
+      ),
       row(kind, "unknown", `the ${kind} has a status that this package does not know`),
     ],
   );
