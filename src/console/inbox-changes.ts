@@ -1,12 +1,12 @@
 import type { EventFilter } from "../stores/event-filter.ts";
-import { type Change, choosableStates, type EventState } from "../stores/event-states.ts";
-import type { EventStore } from "../stores/event-store.ts";
+import { type Change, choosableStates, type EventState, eventStates } from "../stores/event-states.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
+import { rowsOf, type Store } from "./inbox-parts.ts";
+import { areTimers, isToCome, matchesOnlyTimers, runNowWords, scheduledWords } from "./scheduled-words.ts";
 import type { GoTo, View, Visit } from "./site.ts";
-
-type Store = EventStore<unknown>;
 
 /** The order in which states are counted. Parked events come first, because counting may stop early. */
 const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
@@ -32,11 +32,16 @@ export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const counted = [...byState].filter(([, count]) => count > 0);
   const total = counted.reduce((sum, [, count]) => sum + count, 0);
   const number = hasMore ? `all matching events (${total.toLocaleString("en-US")} or more)` : events(total);
-  const button = `${change === "replay" ? "Replay" : "Discard"} ${number}`;
+  const areScheduled = filter.state === "scheduled";
+  const onlyTimers = areScheduled && (await matchesOnlyTimers(store, filter));
+  const button = areScheduled
+    ? scheduledButton(change, total, onlyTimers, hasMore)
+    : `${change === "replay" ? "Replay" : "Discard"} ${number}`;
+  const replayed = areScheduled ? RUN_NOW_HINT : replayHint(byState);
   const body = html`<h1>${button}?</h1>
 <section class="card narrow"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
 ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
-<p>${change === "replay" ? replayHint(byState) : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
+<p>${change === "replay" ? replayed : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
 <div class="actions">${
     total > 0 &&
     html`<form method="post">${visit.csrf}${hiddenFields([
@@ -45,6 +50,16 @@ ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${co
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
   }<a class="button" href="?${queryOf(filter)}">Cancel</a></div></section>`;
   return { title: button, body, live: false };
+}
+
+const RUN_NOW_HINT =
+  "Your app runs their callbacks at once, as if their time had come. They do not run again at their time.";
+
+function scheduledButton(change: Change, count: number, onlyTimers: boolean, hasMore: boolean): string {
+  const more = hasMore ? " or more" : "";
+  return change === "replay"
+    ? `${runNowWords(count, onlyTimers)}${more}`
+    : `Cancel ${scheduledWords(count, onlyTimers)}${more}`;
 }
 
 function replayHint(byState: ReadonlyMap<EventState, number>): string {
@@ -64,8 +79,55 @@ async function confirmErase(store: Store, ref: string, { csrf }: Visit): Promise
   return { title: `Erase ${ref}`, body, live: false };
 }
 
+/** An event that a form names, and the state in which the page showed the event, if the form says so. */
+interface Chosen {
+  readonly eventId: string;
+  readonly state: EventState | undefined;
+}
+
+function chosenOf(form: URLSearchParams): Chosen[] {
+  return [...new Set(form.getAll("event"))].map((text) => {
+    const state = eventStates.find((each) => text.startsWith(`${each} `));
+    return { state, eventId: state ? text.slice(state.length + 1) : text };
+  });
+}
+
+/**
+ * The page that asks whether scheduled events shall run now. `undefined` if the form selects none, or if the user has
+ * confirmed.
+ */
+async function confirmRunNow(
+  store: Store,
+  chosen: readonly Chosen[],
+  form: URLSearchParams,
+  { csrf }: Visit,
+): Promise<View | undefined> {
+  if (form.has("confirmed")) return undefined;
+  const toCome: StoredEvent[] = [];
+  for (const { eventId } of chosen) {
+    const event = await store.get(eventId);
+    if (event && isToCome(event)) toCome.push(event);
+  }
+  if (toCome.length === 0) return undefined;
+  const others = chosen.length - toCome.length;
+  const question = runNowWords(toCome.length, areTimers(toCome));
+  const button = others > 0 ? `${question}, and replay ${events(others)}` : question;
+  const back = form.get("back") ?? "";
+  const fields = [
+    ...form.getAll("event").map((value) => ["event", value] as const),
+    ["back", back] as const,
+    ["confirmed", "1"] as const,
+  ];
+  const body = html`<h1>${button}?</h1>
+<section class="card narrow"><p>${RUN_NOW_HINT}</p>
+<div class="actions"><form method="post">${csrf}${hiddenFields(fields)}<button class="primary" name="do" value="replay">${button}</button></form>
+<a class="button" href="?${new URLSearchParams(back)}">Cancel</a></div></section>
+<div class="list">${rowsOf(toCome, { isPersonal: false, isSelectable: false })}</div>`;
+  return { title: button, body, live: false };
+}
+
 /** Replays, discards or erases the events that a form names. */
-export async function act(store: Store, form: URLSearchParams): Promise<View | GoTo> {
+export async function act(store: Store, form: URLSearchParams, visit: Visit): Promise<View | GoTo> {
   const asked = form.get("do");
   if (asked === "erase") return erase(store, form.get("record") ?? "");
   const change = changeOf(asked);
@@ -76,15 +138,17 @@ export async function act(store: Store, form: URLSearchParams): Promise<View | G
     const changed = await store[change](filter);
     return { goTo: queryOf(filter, { [did[change]]: String(changed) }) };
   }
-  const eventIds = [...new Set(form.getAll("event"))];
-  if (eventIds.length > MAX_SELECTION) return refused(`You can select at most ${MAX_SELECTION} events.`);
-  if (eventIds.length === 0) return refused("Select events first.");
+  const chosen = chosenOf(form);
+  if (chosen.length > MAX_SELECTION) return refused(`You can select at most ${MAX_SELECTION} events.`);
+  if (chosen.length === 0) return refused("Select events first.");
+  const question = change === "replay" ? await confirmRunNow(store, chosen, form, visit) : undefined;
+  if (question) return question;
   let changed = 0;
-  for (const eventId of eventIds) changed += await store[change]({ eventId });
+  for (const filter of chosen) changed += await store[change](filter);
   const goTo = new URLSearchParams(form.get("back") ?? "");
   for (const name of flashNames) goTo.delete(name);
   goTo.set(did[change], String(changed));
-  goTo.set("of", String(eventIds.length));
+  goTo.set("of", String(chosen.length));
   return { goTo };
 }
 
@@ -145,7 +209,7 @@ export function flashOf(query: URLSearchParams): Html | undefined {
   const said = `${verb[0]?.toUpperCase()}${verb.slice(1)} ${events(count)}.`;
   return left <= 0
     ? html`<p class="flash" role="status">${said}</p>`
-    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} because of ${left === 1 ? "its" : "their"} state.</p>`;
+    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} because of ${left === 1 ? "its" : "their"} state. Look at ${left === 1 ? "it" : "them"} again: somebody else may have changed ${left === 1 ? "it" : "them"}.</p>`;
 }
 
 /** Returns a text such as `1 event` or `300 events`. */

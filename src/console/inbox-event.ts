@@ -6,6 +6,7 @@ import { storedId } from "../webhooks/stored-id.ts";
 import { duration, facts, type Html, type HtmlValue, hiddenFields, html, type Tone, time } from "./html.ts";
 import { flashOf } from "./inbox-changes.ts";
 import {
+  choiceOf,
   impersonal,
   personalToggle,
   recordLink,
@@ -65,10 +66,11 @@ ${
 }
 
 /** Buttons for the changes that the event's state allows. */
-function buttonsOf({ eventId, state, dueAt }: StoredEvent, { csrf }: Visit): Html {
+function buttonsOf(event: StoredEvent, { csrf }: Visit): Html {
+  const { eventId, state, dueAt } = event;
   const button = (change: Change, text: string) =>
     html`<form method="post">${csrf}${hiddenFields([
-      ["event", eventId],
+      ["event", choiceOf(event)],
       ["back", String(new URLSearchParams({ event: eventId }))],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
   const can = (change: Change) => statesOf(change, { eventId }).includes(state);

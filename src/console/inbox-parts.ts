@@ -49,6 +49,9 @@ export function recordLink(ref: string): Html {
   return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
 }
 
+/** The value of a form's field `event`. It has the state, so that a stale page changes no event of another state. */
+export const choiceOf = ({ eventId, state }: StoredEvent): string => `${state} ${eventId}`;
+
 export function rowsOf(
   events: readonly StoredEvent[],
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
@@ -63,7 +66,7 @@ export function rowsOf(
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${
       isSelectable &&
-      html`<input type="checkbox" name="event" value="${eventId}" aria-label="Select ${typeOf(event)} ${ref}">`
+      html`<input type="checkbox" name="event" value="${choiceOf(event)}" aria-label="Select ${typeOf(event)} ${ref}">`
     }<span class="state">${stateBadge(event)}</span>
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
 <span>${ref === null ? html`<span class="soft">${account === undefined ? "no record" : `${account}, no record`}</span>` : recordLink(ref)}</span>

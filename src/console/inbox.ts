@@ -39,7 +39,7 @@ export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
     links: [["Events", ""]],
     search: { name: "find", label: "Booking code, listing id or event id" },
     view: (visit) => withoutBadFilters(viewOf(inbox, visit)),
-    act: (form) => withoutBadFilters(act(inbox.store, form)),
+    act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit)),
     stats: async () => {
       const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
       return {

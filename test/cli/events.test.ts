@@ -174,6 +174,30 @@ test("show says what changed, how long a lease and a wait last, and numbers no a
   ]);
 });
 
+test("replay asks before timers run early, by id and by filter", async () => {
+  const { open, events } = await recorded();
+  const store = open();
+  onTestFinished(() => store.close());
+  const ids = ["a", "b"].map((name) => `stayhook:timer:booking:FINE:${name}`);
+  const timer = { ref: "booking:FINE", source: "timer", topic: null, notification: "{}" } as const;
+  for (const eventId of ids)
+    await store.add({ eventId, timestamp: "2031-11-21T10:00:00Z", ...timer }, { dueIn: 6 * 86_400_000 });
+  for (const line of [`replay ${ids.join(" ")}`, "replay --state scheduled"]) {
+    const { code, stderr } = await events(line);
+    expect({ code, stderr }).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("Run 2 timers now, before their time? Add --yes"),
+    });
+    expect(await store.counts()).toMatchObject({ scheduled: 2 });
+  }
+  expect((await events("discard --state scheduled")).stderr).toContain(
+    "Cancel 2 timers, so that they do not run?",
+  );
+  expect(await events(`replay ${ids[0]} --yes`)).toMatchObject({ code: 0 });
+  const due = await Promise.all(ids.map(async (eventId) => Number((await store.get(eventId))?.dueAt)));
+  expect(due.map((at) => at <= Date.now() + 1000)).toEqual([true, false]);
+});
+
 test("ls --follow prints new events and changes of their state until Ctrl-C", async () => {
   const { file, open } = await recorded();
   const store = open();
@@ -233,7 +257,7 @@ test("a scheduled timer is listed with its type and its time, shown, run now and
     ["ls --state scheduled", `${door}\tscheduled\tbooking.timer.door-code\tbooking:FINE`],
     ["ls --state scheduled", at.toISOString().slice(0, 10)],
     [`show ${door}`, "in 10 days"],
-    [`replay ${door}`, { replayed: 1 }],
+    [`replay ${door} --yes`, { replayed: 1 }],
     ["replay stayhook:timer:booking:FINE:door-code", { replayed: 0 }],
     [`discard ${cleaning}`, { discarded: 1 }],
   ]);

@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { type inboxOf, servedInboxOf } from "./support.ts";
+import { decodeEntities, type inboxOf, servedInboxOf } from "./support.ts";
 
 /** Serves a console. The callback of a Cancelled booking fails while `state.isBroken`. */
 async function served(options: Parameters<typeof inboxOf>[0] = {}) {
@@ -21,6 +21,14 @@ async function served(options: Parameters<typeof inboxOf>[0] = {}) {
 
 const idsIn = (text: string) => [...text.matchAll(/id="row-([\w-]+)"/g)].map(([, eventId]) => eventId ?? "");
 const plain = (text: string) => text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+/** The fields of the form of a page that asks for confirmation. */
+const confirmedOf = (text: string) => [
+  ...[...text.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)].map(
+    ([, name = "", value = ""]) => [name, decodeEntities(value)],
+  ),
+  ["do", /<button[^>]*name="do" value="(\w+)"/.exec(text)?.[1] ?? ""],
+];
 
 describe("the list", () => {
   test("has the events newest first, and how many there are in each state", async () => {
@@ -306,6 +314,47 @@ test("an open page gets the values of the plots and the contents of <main>", asy
   expect(await ask()).toEqual({ status: 200, body, stats: { received: 1, done: 1 } });
 });
 
+describe("scheduled events", () => {
+  async function withTimers() {
+    const made = await served({ on: { fallback: () => {} } });
+    for (const code of ["ONE", "TWO"]) {
+      made.platform.booking(code, "Confirmed");
+      await made.webhooks.timers(`booking:${code}`).set("mail", new Date(Date.now() + 6 * 86_400_000));
+    }
+    const chosen = (await made.store.list({ limit: 2 })).map(({ eventId }) => ["event", eventId] as const);
+    return { ...made, chosen };
+  }
+
+  test("do not run early before the user has confirmed, in words of their own", async () => {
+    const { browser, url, store, chosen, page, handle } = await withTimers();
+    const asked = await browser.submit(`${url}/?state=scheduled`, "replay", chosen);
+    expect(plain(asked.text)).toContain("Run 2 timers now, before their time?");
+    expect(plain(asked.text)).not.toContain("attempt");
+    expect(await store.counts()).toMatchObject({ scheduled: 2, pending: 0 });
+    const all = plain(await page("?confirm=replay&state=scheduled"));
+    expect(all).toContain("Run 2 timers now, before their time?");
+    expect(all).not.toContain("attempt");
+    expect(plain(await page("?confirm=discard&state=scheduled"))).toContain("Cancel 2 timers?");
+    const parked = await handle("BAD", "Cancelled");
+    const mixed = await browser.submit(`${url}/?state=scheduled`, "replay", [...chosen, ["event", parked]]);
+    expect(plain(mixed.text)).toContain("Run 2 timers now, before their time, and replay 1 event?");
+    const ran = await browser.post(asked.url, confirmedOf(asked.text));
+    expect(plain(ran.text)).toContain("Replayed 2 events.");
+    expect(ran.url).toContain("state=scheduled");
+    for (const { dueAt } of await store.list({ state: "scheduled", limit: 5 }))
+      expect(Number(dueAt)).toBeLessThanOrEqual(Date.now());
+  });
+
+  test("a stale page changes nothing that somebody else has changed", async () => {
+    const { handle, url, browser, store } = await served({ on: {}, maxAttempts: 1 });
+    const eventId = await handle("FINE", "Confirmed");
+    const { text } = await browser.submit(url, "replay", [["event", `parked ${eventId}`]]);
+    expect(plain(text)).toContain("Replayed 0 events. 1 event could not be replayed");
+    expect(await store.get(eventId)).toMatchObject({ state: "done" });
+    expect((await browser.get(url)).text).toContain(`value="done ${eventId}"`);
+  });
+});
+
 test("timers are listed by day, and on the page of their record, the first one first; they are run now and cancelled", async () => {
   const fired: string[] = [];
   const on = {
@@ -331,7 +380,9 @@ test("timers are listed by day, and on the page of their record, the first one f
   const of = (name: string) => `${url}/?event=stayhook:timer:booking:HX3K9:${name}`;
   expect(plain((await browser.get(of("cleaning"))).text)).toMatch(/Cancel Run now.*Timer set.*Scheduled for/);
   await browser.submit(of("cleaning"), "discard");
-  await browser.submit(of("door-code"), "replay");
+  const asked = await browser.submit(of("door-code"), "replay");
+  expect(plain(asked.text)).toContain("Run 1 timer now, before its time?");
+  await browser.post(asked.url, confirmedOf(asked.text));
   await webhooks.drain();
   expect(fired).toEqual(["door-code"]);
   expect(Object.fromEntries((await list()).map(({ name, state }) => [name, state]))).toEqual({

@@ -121,7 +121,7 @@ export class Browser {
   }
 }
 
-function decodeEntities(text: string): string {
+export function decodeEntities(text: string): string {
   const entities: Readonly<Record<string, string>> = {
     amp: "&",
     lt: "<",

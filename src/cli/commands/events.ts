@@ -1,5 +1,12 @@
 import { accountOf } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
+import {
+  areTimers,
+  isToCome,
+  matchesOnlyTimers,
+  runNowWords,
+  scheduledWords,
+} from "../../console/scheduled-words.ts";
 import { describeChanges, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
 import type { EventFilter } from "../../stores/event-filter.ts";
@@ -258,6 +265,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
           );
           return;
         }
+        await confirmRunNow(invocation, name, found);
         const changed = hasIds
           ? await changeSome(store, name, eventIds)
           : await changeMatching(invocation, store, name, selected);
@@ -265,6 +273,17 @@ function changeCommand(name: Change, summary: string, description: string, say: 
       });
     },
   };
+}
+
+/** Asks before scheduled events among these run early. Their callbacks cannot be taken back. */
+async function confirmRunNow(
+  invocation: Invocation,
+  name: Change,
+  events: readonly StoredEvent[],
+): Promise<void> {
+  const toCome = events.filter(isToCome);
+  if (name === "discard" || toCome.length === 0) return;
+  await confirm(invocation, runNowWords(toCome.length, areTimers(toCome)));
 }
 
 async function changeSome(store: Store, name: Change, eventIds: readonly string[]): Promise<number> {
@@ -289,7 +308,7 @@ async function changeMatching(
   const { [state]: before } = await store.counts();
   const { total } = await countEvents(store, filter);
   if (total === 0 && io.stdin.isTTY) return 0;
-  await confirm(invocation, `${name === "replay" ? "Replay" : "Discard"} ${eventsOf(total, state)}`);
+  await confirm(invocation, await questionOf(store, name, filter, total));
   let wipe = out.progress(`0 of ${eventsOf(total)}`);
   let ended = false;
   const progress = setInterval(async () => {
@@ -304,6 +323,20 @@ async function changeMatching(
     clearInterval(progress);
     wipe();
   }
+}
+
+async function questionOf(
+  store: Store,
+  name: Change,
+  filter: EventFilter & Pick<StoredEvent, "state">,
+  total: number,
+): Promise<string> {
+  if (filter.state !== "scheduled")
+    return `${name === "replay" ? "Replay" : "Discard"} ${eventsOf(total, filter.state)}`;
+  const onlyTimers = await matchesOnlyTimers(store, filter);
+  return name === "replay"
+    ? runNowWords(total, onlyTimers)
+    : `Cancel ${scheduledWords(total, onlyTimers)}, so that ${total === 1 ? "it does" : "they do"} not run`;
 }
 
 const replay = changeCommand(
