@@ -21,6 +21,42 @@ export async function* eachEvent(
   } while (after !== undefined);
 }
 
+/** The events that are due first, as {@link soonest} found them. */
+export interface Soonest {
+  /** The event that is due first comes first. */
+  readonly events: readonly StoredEvent[];
+  /** How many events match. */
+  readonly total: number;
+  /** Whether a limit stopped the reading. The store lists the newest events first, so older ones were not read. */
+  readonly hasMore: boolean;
+}
+
+/** Finds the matching events that are due first. Reads all of them in pages, because a store has no list by due time. */
+export async function soonest(
+  store: Store,
+  filter: EventFilter,
+  most: number,
+  limit: CountLimit,
+): Promise<Soonest> {
+  let kept: StoredEvent[] = [];
+  let total = 0;
+  let hasMore = false;
+  for await (const event of eachEvent(store, filter)) {
+    if (total >= limit.events || (total % PAGE === 0 && performance.now() > limit.endsAt)) {
+      hasMore = true;
+      break;
+    }
+    total += 1;
+    kept.push(event);
+    if (kept.length >= 2 * most) kept = byDueTime(kept).slice(0, most);
+  }
+  return { events: byDueTime(kept).slice(0, most), total, hasMore };
+}
+
+export function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
+  return [...events].sort((one, other) => Number(one.dueAt) - Number(other.dueAt));
+}
+
 /** Where a count stops: at a number of events, or at a time by `performance.now()`. */
 export interface CountLimit {
   readonly events: number;

@@ -7,6 +7,7 @@ import { duration, facts, type Html, type HtmlValue, hiddenFields, html, type To
 import { flashOf } from "./inbox-changes.ts";
 import {
   choiceOf,
+  cutNote,
   impersonal,
   personalToggle,
   recordLink,
@@ -34,9 +35,9 @@ export async function eventView(store: Store, eventId: string, visit: Visit): Pr
   const [record, others] =
     ref === null
       ? [undefined, []]
-      : await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: OTHERS + 1 })]);
+      : await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: OTHERS + 2 })]);
   const isPersonal = visit.query.has("personal");
-  const rest = others.filter((other) => other.eventId !== event.eventId).slice(0, OTHERS);
+  const rest = others.filter((other) => other.eventId !== event.eventId);
 
   const body = html`${flashOf(visit.query)}
 <p class="crumb"><a href="?">Events</a> / <span class="mono">${event.eventId}</span></p>
@@ -60,7 +61,8 @@ ${
 ${
   ref !== null &&
   rest.length > 0 &&
-  html`<section><h2>Other events of ${ref}</h2><div class="list">${rowsOf(rest, { isPersonal, isSelectable: false })}</div></section>`
+  html`<section><h2>Other events of ${ref}</h2><div class="list">${rowsOf(rest.slice(0, OTHERS), { isPersonal, isSelectable: false })}</div>
+${rest.length > OTHERS && html`${cutNote(OTHERS)}<p><a href="?${new URLSearchParams({ record: ref })}">What is to come, and more events of this record</a></p>`}</section>`
 }`;
   return { title: `${typeOf(event)} ${ref}`, body };
 }

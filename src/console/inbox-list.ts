@@ -1,11 +1,11 @@
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
-import type { StoredEvent } from "../stores/stored-event.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
+import type { Soonest } from "./event-pages.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
 import { flashOf } from "./inbox-changes.ts";
-import { byDueTime, type Inbox, PAGE, personalToggle, rowsOf, type Store } from "./inbox-parts.ts";
+import { cutOf, type Inbox, PAGE, personalToggle, rowsOf, toComeOf } from "./inbox-parts.ts";
 import type { View, Visit } from "./site.ts";
 
 /** The first page: the number of events in each state, and the events that match the filter. */
@@ -18,11 +18,12 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
   const [healthNow, found] = await Promise.all([
     health(),
     // Ask for one more event, to know whether there is another page.
-    isToCome ? toComeOf(store, filter) : store.list({ ...filter, limit: PAGE + 1, after }),
+    isToCome ? toComeOf(store, filter, MOST_SCHEDULED) : store.list({ ...filter, limit: PAGE + 1, after }),
   ]);
   if (healthNow.state === "unavailable") throw healthNow.error;
-  const shown = isToCome ? found : found.slice(0, PAGE);
-  const next = !isToCome && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
+  const toCome = "total" in found ? found : undefined;
+  const shown = "total" in found ? found.events : found.slice(0, PAGE);
+  const next = "length" in found && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
   const kept: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
   const isSelectable = !visit.readOnly;
 
@@ -34,8 +35,8 @@ ${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: 
 <form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}
 ${
   shown.length > 0
-    ? isToCome
-      ? daysOf(shown, { isPersonal, isSelectable })
+    ? toCome
+      ? daysOf(toCome, { isPersonal, isSelectable })
       : rowsOf(shown, { isPersonal, isSelectable })
     : html`<p class="empty">No events${Object.keys(filter).length > 0 && " match"}. ${
         healthNow.lastReceivedAt &&
@@ -48,21 +49,13 @@ ${
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
 }
 
-/** Scheduled events are read up to this number, because a store cannot list them by their due time. */
+/** The tab "Scheduled" shows at most this many events. */
 const MOST_SCHEDULED = 1000;
 
-/** Returns the scheduled events that match, the one that is due first first. */
-async function toComeOf(store: Store, filter: EventFilter): Promise<StoredEvent[]> {
-  return byDueTime(await store.list({ ...filter, limit: MOST_SCHEDULED }));
-}
-
 /** The rows of scheduled events under the days on which they are due, in UTC. */
-function daysOf(events: readonly StoredEvent[], options: Parameters<typeof rowsOf>[1]): Html {
-  const days = Map.groupBy(events, ({ dueAt }) => dueAt?.toISOString().slice(0, 10) ?? "");
-  const cut =
-    events.length >= MOST_SCHEDULED &&
-    html`<p class="soft">Only ${MOST_SCHEDULED.toLocaleString("en-US")} scheduled events are shown. Filter by record or type.</p>`;
-  return html`${cut}${[...days].map(([day, of]) => html`<h2>${day} UTC</h2>${rowsOf(of, options)}`)}`;
+function daysOf(toCome: Soonest, options: Parameters<typeof rowsOf>[1]): Html {
+  const days = Map.groupBy(toCome.events, ({ dueAt }) => dueAt?.toISOString().slice(0, 10) ?? "");
+  return html`${cutOf(toCome)}${[...days].map(([day, of]) => html`<h2>${day} UTC</h2>${rowsOf(of, options)}`)}`;
 }
 
 /** The states in the order of the tabs. */

@@ -1,12 +1,14 @@
 // What the pages of the inbox share: the rows of events, and the snapshot of a record.
 
 import { accountOf } from "../account.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
 import { knownType } from "../webhooks/timers.ts";
+import { type Soonest, soonest } from "./event-pages.ts";
 import { badge, facts, type Html, html, type Tone, time } from "./html.ts";
 import { impersonalError } from "./shown-error.ts";
 
@@ -21,8 +23,27 @@ export interface Inbox {
 /** The largest number of events that a page lists. */
 export const PAGE = 50;
 
-export function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
-  return [...events].sort((one, other) => Number(one.dueAt) - Number(other.dueAt));
+/** A page reads at most this many scheduled events, or as many as it can in this time, ms. */
+const MOST_READ = 100_000;
+const READ_TIMEOUT = 5000;
+
+/** The matching scheduled events that are due first. */
+export function toComeOf(store: Store, filter: EventFilter, most: number): Promise<Soonest> {
+  const limit = { events: MOST_READ, endsAt: performance.now() + READ_TIMEOUT };
+  return soonest(store, { ...filter, state: "scheduled" }, most, limit);
+}
+
+/** Says that a page leaves out older events of a record. */
+export const cutNote = (shown: number): Html =>
+  html`<p class="soft">You see the newest ${shown} events. Older ones are stored, too.</p>`;
+
+/** Says which scheduled events a page leaves out. `undefined` if it shows all of them. */
+export function cutOf({ events, total, hasMore }: Soonest): Html | undefined {
+  if (!hasMore && total <= events.length) return undefined;
+  const [shown, all] = [events.length, total].map((count) => count.toLocaleString("en-US"));
+  return hasMore
+    ? html`<p class="soft">You see ${shown} of more than ${all} scheduled events: those of the ${all} newest that are due first. Earlier ones may be missing. Filter by record or type.</p>`
+    : html`<p class="soft">You see the ${shown} of ${all} scheduled events that are due first.</p>`;
 }
 
 const tones: Readonly<Record<EventState, Tone>> = {

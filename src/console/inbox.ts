@@ -10,7 +10,8 @@ import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
 import { eventView } from "./inbox-event.ts";
 import { listView, sumOf } from "./inbox-list.ts";
 import {
-  byDueTime,
+  cutNote,
+  cutOf,
   type Inbox,
   PAGE,
   personalToggle,
@@ -18,6 +19,7 @@ import {
   rowsOf,
   type Store,
   snapshotCard,
+  toComeOf,
 } from "./inbox-parts.ts";
 import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
 
@@ -74,11 +76,10 @@ async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | G
 
 /** The page of a booking or listing, with its snapshot and its events. */
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
-  const [record, found] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: PAGE })]);
+  const [record, toCome] = await Promise.all([store.snapshotOf(ref), toComeOf(store, { ref }, PAGE)]);
+  const { events: others, hasMore } = await otherEventsOf(store, ref, toCome.total, PAGE);
   const isPersonal = visit.query.has("personal");
   const erase = new URLSearchParams({ confirm: "erase", record: ref });
-  const toCome = byDueTime(found.filter(({ state }) => state === "scheduled"));
-  const others = found.filter(({ state }) => state !== "scheduled");
   const body = html`${flashOf(visit.query)}
 <p class="crumb"><a href="?">Events</a> / Record</p>
 <div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
@@ -86,16 +87,27 @@ async function recordView(store: Store, ref: string, visit: Visit): Promise<View
   }</span></div>
 ${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
 ${
-  toCome.length > 0 &&
-  html`<section><h2>To come</h2><div class="list">${rowsOf(toCome, { isPersonal, isSelectable: false })}</div></section>`
+  toCome.events.length > 0 &&
+  html`<section><h2>To come</h2><div class="list">${cutOf(toCome)}${rowsOf(toCome.events, { isPersonal, isSelectable: false })}</div></section>`
 }
 <section><h2>Events</h2><div class="list">${
     others.length > 0
       ? rowsOf(others, { isPersonal, isSelectable: false })
       : html`<p class="empty">No events of this record are stored.</p>`
   }</div>
-<p><a href="?${queryOf({ ref })}">Select, replay or discard events of this record</a></p></section>`;
+${hasMore && cutNote(PAGE)}<p><a href="?${queryOf({ ref })}">Select, replay or discard events of this record</a></p></section>`;
   return { title: ref, body };
+}
+
+/**
+ * The newest events of a record that are not to come.
+ *
+ * @param toCome - the number of scheduled events, which the store lists among the others
+ */
+async function otherEventsOf(store: Store, ref: string, toCome: number, most: number) {
+  const found = await store.list({ ref, limit: most + toCome + 1 });
+  const others = found.filter(({ state }) => state !== "scheduled");
+  return { events: others.slice(0, most), hasMore: others.length > most };
 }
 
 /** Finds an event by its id, a booking by its code or ref, or a listing by its id or ref. */

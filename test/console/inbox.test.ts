@@ -345,6 +345,38 @@ describe("scheduled events", () => {
       expect(Number(dueAt)).toBeLessThanOrEqual(Date.now());
   });
 
+  test("the timer that is due first is shown among 1,050, and the page says what is cut", async () => {
+    const { store, page } = await served();
+    const timer = (name: string, ref = "booking:MANY") => ({
+      eventId: `stayhook:timer:${ref}:${name}`,
+      ref,
+      source: "timer" as const,
+      topic: null,
+      timestamp: "2031-01-01T00:00:00.000Z",
+      notification: "{}",
+    });
+    await store.add(timer("soon", "booking:SOON"), { dueIn: 600_000 });
+    for (let n = 0; n < 1050; n++) await store.add(timer(`t${n}`), { dueIn: 30 * 86_400_000 });
+    const shown = await page("?state=scheduled");
+    const ids = [...shown.matchAll(/id="row-([^"]*)"/g)].map(([, id]) => id);
+    expect(ids).toHaveLength(1000);
+    expect(ids[0]).toContain("booking:SOON:soon");
+    expect(plain(shown)).toContain("You see the 1,000 of 1,051 scheduled events that are due first.");
+    expect(plain(await page("?record=booking:MANY"))).toContain("You see the 50 of 1,050 scheduled events");
+  });
+
+  test("the page of a record asks for what is to come by itself, and says what it leaves out", async () => {
+    const { webhooks, handle, page, platform } = await served({ on: { fallback: () => {} } });
+    platform.booking("BUSY", "Confirmed");
+    await webhooks.timers("booking:BUSY").set("door-code", new Date(Date.now() + 23 * 3_600_000));
+    let last = "";
+    for (let n = 0; n < 56; n++) last = await handle("BUSY", "Confirmed");
+    const record = plain(await page("?record=booking:BUSY"));
+    expect(record).toMatch(/To come .*booking\.timer\.door-code/);
+    expect(record).toContain("You see the newest 50 events. Older ones are stored, too.");
+    expect(plain(await page(`?event=${last}`))).toContain("You see the newest 20 events.");
+  });
+
   test("a stale page changes nothing that somebody else has changed", async () => {
     const { handle, url, browser, store } = await served({ on: {}, maxAttempts: 1 });
     const eventId = await handle("FINE", "Confirmed");
