@@ -338,6 +338,50 @@ describe("a store on a server", () => {
   });
 });
 
+test("ls --follow prints the end of each attempt of an event, however old the event is", async () => {
+  const { file, open } = await recorded();
+  const store = open();
+  const rest = {
+    source: "webhook",
+    topic: null,
+    notification: "{}",
+    timestamp: "2026-11-21T10:00:00Z",
+  } as const;
+  const settleAll = async (outcome: "parked" | "retrying") => {
+    const claims = await store.claim({ limit: 300, leaseDuration: 60_000 });
+    const entry = { duration: 5, reason: "callback" } as const;
+    for (const claim of claims)
+      await store.settle(claim, { state: outcome, reason: "callback", entry, in: 0, counted: true });
+    return claims.length;
+  };
+  await settleAll("parked");
+  const parked = Array.from({ length: 20 }, (_, n) => `old-${n}`);
+  for (const eventId of parked) await store.add({ eventId, ref: `booking:${eventId}`, ...rest });
+  expect(await settleAll("parked")).toBe(20);
+  for (let n = 0; n < 210; n++)
+    await store.add({ eventId: `new-${n}`, ref: "booking:NEW", ...rest }, { dueIn: 3_600_000 });
+  const running = start(`events ls --follow --store ${file}`);
+  // Nothing says when the command begins to follow the store.
+  await until(async () => {
+    await store.add({ eventId: crypto.randomUUID(), ref: null, ...rest }, { dueIn: 3_600_000 });
+    await new Promise((resolve) => setTimeout(resolve, 700));
+    expect(running.stdout()).not.toBe("");
+  });
+  expect(await store.replay({ state: "parked", reason: "callback" })).toBeGreaterThanOrEqual(20);
+  await settleAll("retrying");
+  await settleAll("parked");
+  const statesOf = (eventId: string) =>
+    [...running.stdout().matchAll(new RegExp(`^${eventId}\t(\\w+)`, "gm"))]
+      .map(([, state]) => state)
+      .filter((state) => state === "retrying" || state === "parked");
+  await until(() => {
+    for (const eventId of parked) expect(statesOf(eventId), eventId).toEqual(["retrying", "parked"]);
+  });
+  running.interrupt();
+  await running.ended;
+  await store.close();
+});
+
 describe("a file", () => {
   test("from STAYHOOK_STORE is closed after the command; a missing one is not made", async () => {
     const { file } = await recorded();

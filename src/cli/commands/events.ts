@@ -34,9 +34,9 @@ import {
   type Subcommand,
   UsageError,
 } from "../command.ts";
+import { followEvents } from "../follow-events.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { type Column, plural } from "../output.ts";
-import { followEvents } from "./listen.ts";
 
 type Store = EventStore<unknown>;
 
@@ -112,7 +112,12 @@ async function follow(invocation: Invocation, filter: EventFilter): Promise<unde
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
   const print = async (store: Store) => {
-    for await (const { event } of followEvents(store, invocation, { account, ref, source }, since))
+    for await (const { event } of followEvents(
+      store,
+      invocation,
+      { account, ref, source },
+      { since, watchesAll: true },
+    ))
       if (matches(event)) invocation.out.row(event, eventColumns);
   };
   await withStore(invocation, print, { handlesSignal: true });
