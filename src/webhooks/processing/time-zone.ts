@@ -4,6 +4,7 @@ import { describeKind, errorText, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { isInstant, setTimeZone } from "../../models/dates.ts";
 import type { Booking } from "../../models/records.ts";
+import { shared } from "../../shared.ts";
 import { bookingRef } from "../refs.ts";
 import { stayValuesOf } from "./known-stay.ts";
 
@@ -13,17 +14,19 @@ export type TimeZone<B extends Booking = Booking> = string | ((booking: B) => st
 /** Gives a booking its time zone, which `stay(booking)` then uses. */
 export type ZoneSetter = (booking: Booking) => void;
 
-/** Makes the function that gives each booking its time zone. Warns once if a booking has instants and no zone. */
+/** Whether this process has warned of instants without a zone. A process may make a handler for each request. */
+const warning = shared("zoneWarning", () => ({ isTold: false }));
+
+/** Makes the function that gives each booking its time zone. Warns once a process of instants without a zone. */
 export function zoneSetter<B extends Booking>(timeZone: TimeZone<B> | undefined, log: Log): ZoneSetter {
-  let isTold = false;
   return (booking) => {
     const ref = bookingRef(booking.bookingCode);
     const zone = typeof timeZone === "function" ? zoneFrom(timeZone, booking as B, ref) : timeZone;
     if (zone !== undefined) return setZone(booking, zone, ref);
-    if (isTold) return;
+    if (warning.isTold) return;
     const { checkIn, checkOut } = stayValuesOf(booking);
     if (!isInstant(checkIn) && !isInstant(checkOut)) return;
-    isTold = true;
+    warning.isTold = true;
     log.warn(
       `${ref} has times in place of dates, and their days depend on the time zone. Set the handler's option timeZone to the zone of your listings, such as "Europe/Paris"`,
       { ref },
