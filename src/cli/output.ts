@@ -2,6 +2,7 @@
 
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
+import { duration } from "../console/html.ts";
 
 /** The streams, environment and signal of the process. Tests replace them. */
 export interface Io {
@@ -20,7 +21,7 @@ export interface Sink extends NodeJS.WritableStream {
   readonly columns?: number | undefined;
 }
 
-type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
+export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 
 /** A row of a table with two columns, such as an option and its help. */
 export type Row = readonly [left: string | number, right: string];
@@ -30,8 +31,23 @@ const PIPE_WIDTH = 100;
 /** The smallest width of the right column of {@link Output.twoColumns}. */
 const LEAST_RIGHT = 24;
 
-/** One column of a table: its heading, and a function that returns the cell of a row. */
-export type Column<Row> = readonly [heading: string, cell: (row: Row) => unknown];
+/** How a column looks on a terminal. */
+export interface OnTerminal<Row> {
+  /** The cell, if the terminal shows a shorter one than a pipe. */
+  readonly text?: ((row: Row) => string | null) | undefined;
+  readonly style?: ((row: Row) => Style) | undefined;
+  /** Whether the cells are never cut. Default `false`. */
+  readonly isWhole?: boolean | undefined;
+  /** Whether the cells stand in a line of their own below the row. Default `false`. */
+  readonly isBelow?: boolean | undefined;
+}
+
+/** One column of a table: its heading, a function that returns the cell of a row, and how a terminal shows it. */
+export type Column<Row> = readonly [
+  heading: string,
+  cell: (row: Row) => unknown,
+  onTerminal?: OnTerminal<Row>,
+];
 
 /**
  * Writes results to stdout and everything else to stderr. With `--json`, results are JSON. Without `--json`, results
@@ -93,8 +109,11 @@ export class Output {
 
   /** Writes one row of a list that is still growing. Unlike {@link table}, does not pad the columns. */
   row<Row>(row: Row, columns: readonly Column<Row>[]): void {
-    const cells = columns.map(([, cell]) => printable(cell(row)));
-    this.item(row, () => cells.join(this.isTerminal ? "  " : "\t"));
+    this.item(row, () =>
+      this.isTerminal
+        ? this.#terminalTable([row], columns, false).join("\n")
+        : columns.map(([, cell]) => printable(cell(row))).join("\t"),
+    );
   }
 
   line(text: string): void {
@@ -142,17 +161,54 @@ export class Output {
   }
 
   table<Row>(rows: readonly Row[], columns: readonly Column<Row>[]): string {
-    const cells = rows.map((row) => columns.map(([, cell]) => printable(cell(row))));
-    if (this.isTerminal && rows.length === 0) return this.style("dim", "none");
-    if (!this.isTerminal) return cells.map((row) => row.join("\t")).join("\n");
-    const headings = columns.map(([heading]) => heading);
-    const widths = headings.map((heading, index) =>
-      Math.max(heading.length, ...cells.map((row) => row[index]?.length ?? 0)),
+    if (!this.isTerminal)
+      return rows.map((row) => columns.map(([, cell]) => printable(cell(row))).join("\t")).join("\n");
+    if (rows.length === 0) return this.style("dim", "none");
+    return this.#terminalTable(rows, columns, true).join("\n");
+  }
+
+  /** The lines of a table that is as wide as the terminal. Leaves out empty columns, and cuts long cells. */
+  #terminalTable<Row>(rows: readonly Row[], columns: readonly Column<Row>[], hasHeadings: boolean): string[] {
+    const made = columns.map(([heading, cell, how = {}]) => {
+      const cells = rows.map((row) => printable(how.text ? how.text(row) : cell(row)));
+      return { heading, how, cells, isEmpty: cells.every((text) => text === "-") };
+    });
+    const shown = made.filter(({ isEmpty, how }) => !isEmpty && !how.isBelow);
+    const below = made.filter(({ isEmpty, how }) => !isEmpty && how.isBelow);
+    const natural = shown.map(({ heading, cells }) =>
+      Math.max(hasHeadings ? heading.length : 0, ...cells.map(({ length }) => length)),
     );
-    widths[widths.length - 1] = 0;
-    const lined = (row: readonly string[]) =>
-      row.map((cell, index) => cell.padEnd(widths[index] ?? 0)).join("  ");
-    return [this.style("bold", lined(headings)), ...cells.map(lined)].join("\n");
+    const widths = fitted(
+      natural,
+      shown.map(({ how }) => how.isWhole === true),
+      this.width,
+    );
+    const kept = shown.slice(0, widths.length);
+    const lined = (texts: readonly string[], style: (text: string, index: number) => string) =>
+      texts
+        .map((text, index) => {
+          const cut = shortened(text, widths[index]!);
+          const isLast = index === texts.length - 1;
+          return style(cut, index) + (isLast ? "" : " ".repeat(widths[index]! - cut.length));
+        })
+        .join("  ");
+    const lines = rows.flatMap((row, at) => [
+      lined(
+        kept.map(({ cells }) => cells[at]!),
+        (text, index) => {
+          const style = kept[index]!.how.style?.(row);
+          return style ? this.style(style, text) : text;
+        },
+      ),
+      ...below
+        .filter(({ cells }) => cells[at] !== "-")
+        .map(({ cells }) => this.style("dim", `  ${shortened(cells[at]!, this.width - 2)}`)),
+    ]);
+    const headings = lined(
+      kept.map(({ heading }) => heading),
+      (text) => text,
+    );
+    return hasHeadings ? [this.style("bold", headings), ...lines] : lines;
   }
 
   /** Formats a record as one line for each field. */
@@ -169,6 +225,45 @@ export class Output {
     this.#io.stderr.write(`\r\u001b[2K${text}`);
     return () => void this.#io.stderr.write("\r\u001b[2K");
   }
+}
+
+/** The space between two columns. */
+const GAP = 2;
+/** Columns are not cut to less than this width. */
+const LEAST_CELL = 6;
+
+/**
+ * Returns the widths of the columns that fit. Cuts the widest columns first. If even that does not suffice, leaves out the
+ * last columns.
+ */
+function fitted(natural: readonly number[], isWhole: readonly boolean[], width: number): number[] {
+  const widths = [...natural];
+  const excess = () => widths.reduce((sum, each) => sum + each + GAP, -GAP) - width;
+  while (excess() > 0) {
+    const cuttable = widths
+      .map((_, index) => index)
+      .filter((index) => !isWhole[index] && widths[index]! > LEAST_CELL);
+    const widest = cuttable.sort((one, other) => widths[other]! - widths[one]!)[0];
+    if (widest !== undefined) widths[widest]! -= 1;
+    else if (widths.length > 1) {
+      widths.pop();
+      for (const index of widths.keys()) widths[index] = natural[index]!;
+    } else widths[0] = width;
+  }
+  return widths;
+}
+
+/** Cuts a text to a width, with an ellipsis at its end. */
+export function shortened(text: string, width: number): string {
+  return text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}…`;
+}
+
+/** Says how far away a time is: `3 min ago`, `in 2 h`. */
+export function ago(at: Date | null): string | null {
+  if (at === null) return null;
+  const ms = Date.now() - at.getTime();
+  if (Math.abs(ms) < 1000) return "now";
+  return ms < 0 ? `in ${duration(-ms)}` : `${duration(ms)} ago`;
 }
 
 // Text from outside, such as a listing's name, must not control the terminal or start a new line.

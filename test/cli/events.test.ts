@@ -3,7 +3,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { appOf, cli, directory, fileStore, platform, start, until } from "./support.ts";
+import { appOf, cli, directory, fileStore, plain, platform, start, until } from "./support.ts";
 
 /** A command after `stayhook events`, and its stdout, or its stderr if the exit code is not 0. An object is JSON. */
 type Step = readonly [line: string, expected: string | RegExp | object, code?: number];
@@ -181,7 +181,7 @@ test("replay asks before timers run early, by id and by filter", async () => {
   const ids = ["a", "b"].map((name) => `stayhook:timer:booking:FINE:${name}`);
   const timer = { ref: "booking:FINE", source: "timer", topic: null, notification: "{}" } as const;
   for (const eventId of ids)
-    await store.add({ eventId, timestamp: "2031-11-21T10:00:00Z", ...timer }, { dueIn: 6 * 86_400_000 });
+    await store.add({ eventId, timestamp: "2031-11-21T10:00:00.000Z", ...timer }, { dueIn: 6 * 86_400_000 });
   for (const line of [`replay ${ids.join(" ")}`, "replay --state scheduled"]) {
     const { code, stderr } = await events(line);
     expect({ code, stderr }).toMatchObject({
@@ -380,6 +380,82 @@ test("ls --follow prints the end of each attempt of an event, however old the ev
   running.interrupt();
   await running.ended;
   await store.close();
+});
+
+describe("on a terminal", () => {
+  const long = `Error: the calendar is closed ${"and nobody answers ".repeat(100)}`;
+  async function listed() {
+    const made = await recorded();
+    const store = made.open();
+    onTestFinished(() => store.close());
+    const rest = {
+      source: "webhook",
+      topic: null,
+      notification: "{}",
+      timestamp: "2026-11-21T10:00:00Z",
+    } as const;
+    const eventId = "6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11";
+    await store.discard({ state: "pending" });
+    await store.add({ eventId, ref: "booking:HX3K9", ...rest });
+    for (let attempt = 0; attempt < 3; attempt += 1) {
+      const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+      const entry = { duration: 5, reason: "callback", error: long } as const;
+      const more = { reason: "callback", entry, type: "booking.Confirmed" } as const;
+      if (attempt < 2) await store.settle(claim!, { state: "retrying", in: 0, counted: true, ...more });
+      else await store.settle(claim!, { state: "parked", ...more });
+    }
+    return { ...made, store, eventId };
+  }
+
+  test.each([45, 80, 120])("the list fits %i columns", async (columns) => {
+    const { events, eventId } = await listed();
+    const { stdout } = await events("ls --ref HX3K9", { terminal: true, columns, env: { FORCE_COLOR: "1" } });
+    const lines = plain(stdout).trimEnd().split("\n");
+    for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(columns);
+    expect(lines[0]).toMatch(/^EVENT +STATE +TYPE +RECORD/);
+    expect(lines[0]).not.toContain("DUE");
+    expect(lines[1]).toMatch(/^6f1f7a1e +parked +booking/);
+    expect(lines[2]).toMatch(/^ {2}Error: the calendar is closed .*…$/);
+    expect(stdout).toContain("\u001b[31mparked");
+    const all = await events("ls", { terminal: true, columns: 120 });
+    // The other ids of this store have the same 8 characters at their start.
+    expect(all.stdout).toContain(eventId);
+    if (columns >= 80) expect(lines[1]).toMatch(/(now|\d (m?s|min) ago)/);
+  });
+
+  test("a short id is taken by show and replay, and refused if several events have it", async () => {
+    const { events, store, eventId } = await listed();
+    expect((await events("show 6f1f7a1e")).stdout).toContain(eventId);
+    expect(await events("show 00000000")).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("Several events begin with 00000000"),
+    });
+    expect(await events("show 7f1f7a1e")).toMatchObject({ code: 4 });
+    expect((await events("replay 6F1F7A1E --json")).stdout).toContain('"replayed": 1');
+    expect(await store.get(eventId)).toMatchObject({ state: "pending" });
+    const timer = "stayhook:timer:booking:HX3K9:mail";
+    await store.add(
+      {
+        eventId: timer,
+        ref: "booking:HX3K9",
+        source: "timer",
+        topic: null,
+        timestamp: "2031-11-21T10:00:00.000Z",
+        notification: "{}",
+      },
+      { dueIn: 3_600_000 },
+    );
+    const { stdout } = await events("ls --state scheduled", { terminal: true, columns: 120 });
+    expect(plain(stdout)).toMatch(/\ntimer:booking:HX3K9:mail +scheduled .* in (60 min|1 h)/);
+    expect((await events("show timer:booking:HX3K9:mail")).stdout).toContain(timer);
+  });
+
+  test("show prints equal errors once", async () => {
+    const { events } = await listed();
+    const { stdout } = await events("show 6f1f7a1e", { terminal: true, columns: 80 });
+    expect(stdout.split("the calendar is closed")).toHaveLength(2);
+    expect(plain(stdout).match(/\(callback\): the same error/g)).toHaveLength(2);
+  });
 });
 
 describe("a file", () => {

@@ -31,6 +31,8 @@ interface Given {
   readonly env?: Readonly<Record<string, string | undefined>> | undefined;
   /** Whether stdout and stderr are terminals. */
   readonly terminal?: boolean | undefined;
+  /** The width of the terminal. */
+  readonly columns?: number | undefined;
   /** Whether stdin is a terminal. */
   readonly typing?: boolean | undefined;
   /** The text of stdin. */
@@ -49,11 +51,11 @@ export interface Running {
 /** @param args - the words of the command, or its line, whose words have no spaces */
 export function start(
   args: string | readonly string[],
-  { env = {}, terminal = false, typing = false, input }: Given = {},
+  { env = {}, terminal = false, columns, typing = false, input }: Given = {},
 ): Running {
   const stdin = Object.assign(new PassThrough(), { isTTY: typing });
   if (input !== undefined) stdin.end(input);
-  const [stdout, stderr] = [sink(terminal), sink(terminal)];
+  const [stdout, stderr] = [sink(terminal, columns), sink(terminal, columns)];
   const interruption = new AbortController();
   const io = { stdin, stdout: stdout.stream, stderr: stderr.stream, env, signal: interruption.signal };
   const ended = run(typeof args === "string" ? args.split(" ") : args, io).then((code) => ({
@@ -76,8 +78,8 @@ export function cli(args: string | readonly string[], given: Given = {}): Promis
   return start(args, given).ended;
 }
 
-function sink(isTTY: boolean) {
-  const stream = Object.assign(new PassThrough(), { isTTY });
+function sink(isTTY: boolean, columns?: number) {
+  const stream = Object.assign(new PassThrough(), { isTTY, columns });
   const chunks: Buffer[] = [];
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
   return { stream, text: () => Buffer.concat(chunks).toString() };

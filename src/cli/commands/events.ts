@@ -1,5 +1,6 @@
 import { accountOf } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
+import { duration } from "../../console/html.ts";
 import {
   areTimers,
   isToCome,
@@ -13,6 +14,7 @@ import type { EventFilter } from "../../stores/event-filter.ts";
 import {
   type Change,
   choosableStates,
+  type EventState,
   eventOrigins,
   eventReasons,
   eventStates,
@@ -34,25 +36,50 @@ import {
   type Subcommand,
   UsageError,
 } from "../command.ts";
+import { findEvent, shortIds } from "../event-ids.ts";
 import { followEvents } from "../follow-events.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { type Column, plural } from "../output.ts";
+import { ago, type Column, type Output, plural, type Style } from "../output.ts";
 
 type Store = EventStore<unknown>;
 
-const eventColumns: readonly Column<StoredEvent>[] = [
-  ["EVENT", ({ eventId }) => eventId],
-  ["STATE", ({ state }) => state],
-  ["TYPE", knownType],
-  // The ref of an event begins with its account. An event without a record shows its account here.
-  ["RECORD", (event) => event.ref ?? accountOf(event)],
-  ["ATTEMPTS", ({ attempts }) => attempts],
-  ["RECEIVED", ({ receivedAt }) => receivedAt],
-  ["REASON", ({ reason }) => reason],
-  // The due time of a processing event is the end of its lease.
-  ["DUE", ({ state, dueAt }) => (state === "processing" ? null : dueAt)],
-  ["ERROR", ({ history }) => history.at(-1)?.error],
-];
+const stateStyles: Readonly<Record<EventState, Style>> = {
+  scheduled: "cyan",
+  pending: "yellow",
+  processing: "cyan",
+  retrying: "yellow",
+  done: "green",
+  parked: "red",
+};
+
+/** @param events - the rows of the table, whose short ids must differ */
+function eventColumns(events: readonly StoredEvent[]): readonly Column<StoredEvent>[] {
+  const short = shortIds(events);
+  const state = { style: ({ state }: StoredEvent) => stateStyles[state] };
+  return [
+    [
+      "EVENT",
+      ({ eventId }) => eventId,
+      { text: ({ eventId }) => short.get(eventId) ?? eventId, isWhole: true },
+    ],
+    ["STATE", ({ state }) => state, { ...state, isWhole: true }],
+    ["TYPE", knownType],
+    // The ref of an event begins with its account. An event without a record shows its account here.
+    ["RECORD", (event) => event.ref ?? accountOf(event)],
+    ["TRIES", ({ attempts }) => attempts],
+    [
+      "RECEIVED",
+      ({ receivedAt }) => receivedAt,
+      { text: ({ receivedAt }) => ago(receivedAt), isWhole: true },
+    ],
+    ["REASON", ({ reason }) => reason],
+    ["DUE", dueAtOf, { text: (event) => ago(dueAtOf(event)), isWhole: true }],
+    ["ERROR", ({ history }) => history.at(-1)?.error, { isBelow: true }],
+  ];
+}
+
+/** The due time of a processing event is the end of its lease. */
+const dueAtOf = ({ state, dueAt }: StoredEvent): Date | null => (state === "processing" ? null : dueAt);
 
 function filterOptions(takenStates = eventStates) {
   const time = "2h (2 hours ago) or 2026-11-21T12:00:00Z";
@@ -66,13 +93,6 @@ function filterOptions(takenStates = eventStates) {
     since: { value: "<time>", help: `only events received at or after this time: ${time}` },
     until: { value: "<time>", help: `only events received before this time: ${time}` },
   } satisfies Options;
-}
-
-/** @throws MissingError if there is no such event */
-async function findEvent(store: Store, eventId: string): Promise<StoredEvent> {
-  const event = await store.get(storedId(eventId));
-  if (!event) throw new MissingError(`There is no event ${eventId} in the store.`);
-  return event;
 }
 
 const ls: Subcommand = {
@@ -101,7 +121,7 @@ const ls: Subcommand = {
     }
     const after = storedId(text("after") ?? "") || undefined;
     const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
-    out.result(events, () => out.table(events, eventColumns));
+    out.result(events, () => out.table(events, eventColumns(events)));
   },
 };
 
@@ -118,7 +138,7 @@ async function follow(invocation: Invocation, filter: EventFilter): Promise<unde
       { account, ref, source },
       { since, watchesAll: true },
     ))
-      if (matches(event)) invocation.out.row(event, eventColumns);
+      if (matches(event)) invocation.out.row(event, eventColumns([event]));
   };
   await withStore(invocation, print, { handlesSignal: true });
 }
@@ -143,18 +163,31 @@ const show: Subcommand = {
           ...Object.entries({ ...fields, type: knownType(event) }),
           ["last status of the record", lastStatus],
           ["last fields of the record", lastFields],
-          ...linesOf(event),
+          ...linesOf(event, out.isTerminal),
         ]);
       });
     });
   },
 };
 
-/** One line for each step in the life of an event. A parked event has none at the end: its last attempt says so. */
-const linesOf = (event: StoredEvent) =>
-  timelineOf(event)
-    .map((step) => lineOf(event, step))
+/**
+ * One line for each step in the life of an event. A parked event has none at the end: its last attempt says so.
+ *
+ * @param folds - whether an attempt with the error of the attempt before says only that
+ */
+const linesOf = (event: StoredEvent, folds: boolean) => {
+  let before: string | undefined;
+  const folded = (step: Step): Step => {
+    if (step.step !== "attempt") return step;
+    const { error } = step.entry;
+    const isEqual = folds && error !== undefined && error === before;
+    before = error;
+    return isEqual ? { ...step, entry: { ...step.entry, error: "the same error" } } : step;
+  };
+  return timelineOf(event)
+    .map((step) => lineOf(event, folded(step)))
     .filter((line) => line !== undefined);
+};
 
 function lineOf(event: StoredEvent, step: Step): readonly [name: string, text: unknown] | undefined {
   const due = (at: Date | null) => (at === null ? "now" : `${at.toISOString()}, ${describeWait(at)}`);
@@ -209,12 +242,17 @@ const counts: Subcommand = {
       invocation.out.result({ ...counted, oldestWaiting }, () =>
         invocation.out.fields([
           ...eventStates.map((state) => [state, counted[state]] as const),
-          ["age of the oldest waiting event", oldestWaiting === null ? null : `${oldestWaiting} s`],
+          ["age of the oldest waiting event", ageOf(invocation.out, oldestWaiting)],
         ]),
       );
     });
   },
 };
+
+function ageOf(out: Output, seconds: number | null): string | null {
+  if (seconds === null) return null;
+  return out.isTerminal ? duration(seconds * 1000) : `${seconds} s`;
+}
 
 /** The number of events that one call of the store deletes. */
 const PRUNE_BATCH = 1000;
@@ -266,13 +304,13 @@ function changeCommand(name: Change, summary: string, description: string, say: 
           if (!hasIds) for await (const event of eachEvent(store, selected)) events.push(event);
           const shown = eventsOf(events.length, hasIds ? "" : selected.state);
           out.result({ dryRun: true, count: events.length, events }, () =>
-            [`Would ${name} ${shown}`, out.table(events, eventColumns)].join("\n").trim(),
+            [`Would ${name} ${shown}`, out.table(events, eventColumns(events))].join("\n").trim(),
           );
           return;
         }
         await confirmRunNow(invocation, name, found);
         const changed = hasIds
-          ? await changeSome(store, name, eventIds)
+          ? await changeSome(store, name, found)
           : await changeMatching(invocation, store, name, selected);
         out.result({ [`${name}ed`]: changed }, () => `${eventsOf(changed)} ${say}`);
       });
@@ -291,10 +329,10 @@ async function confirmRunNow(
   await confirm(invocation, runNowWords(toCome.length, areTimers(toCome)));
 }
 
-async function changeSome(store: Store, name: Change, eventIds: readonly string[]): Promise<number> {
+async function changeSome(store: Store, name: Change, events: readonly StoredEvent[]): Promise<number> {
   let changed = 0;
-  for (const eventId of eventIds) {
-    const count = await store[name]({ eventId: storedId(eventId) });
+  for (const { eventId } of events) {
+    const count = await store[name]({ eventId });
     changed += count;
     if (count === 0 && (await findEvent(store, eventId)).state === "processing")
       throw new Error(`Event ${eventId} is being processed now. Try again later.`);
