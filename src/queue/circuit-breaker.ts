@@ -188,9 +188,13 @@ export class CircuitBreaker {
     return Math.max(0, ...this.#shutOf(lane).map((circuit) => circuit.putBack(claim, now)));
   }
 
-  /** Lets half-open tries begin at once, unless `Retry-After` set the length of the pause. */
-  tryNow(): void {
+  /**
+   * Lets half-open tries begin at once, unless `Retry-After` set the length of the pause. With an account, leaves the
+   * pauses of other accounts alone.
+   */
+  tryNow(account?: string): void {
     for (const circuit of this.#circuits.values()) {
+      if (account !== undefined && circuit.account !== undefined && circuit.account !== account) continue;
       tryNow(circuit);
       if (circuit.open && circuit.triesAttempts) this.#release(circuit);
     }

@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import {
   callable,
@@ -25,8 +25,15 @@ import { type ReconcilerAlarm, safeObserve } from "../webhooks/observability.ts"
  */
 export type Incomplete = "locked" | "unreachable" | "aborted";
 
-/** The result of a pass. */
+/** The result of a pass. With accounts, the result of all passes of one call of `run` has the sums. */
 export interface ReconcileReport {
+  /** The account, if the report is about the pass of one account. */
+  readonly account?: string | undefined;
+  /**
+   * The accounts, if the report is about all of them. `checked` counts accounts whose pass got through. `failed` counts
+   * accounts that were skipped, because the platform refused or did not answer, or because their id is not valid.
+   */
+  readonly accounts?: { readonly checked: number; readonly failed: number } | undefined;
   /** How many listings and bookings were read and compared. */
   readonly checked: number;
   /** How many events the pass added for records that changed or are gone. Includes events that `watch` added since the last pass. */
@@ -44,6 +51,8 @@ export interface ReconcileReport {
 /** A booking was read, or a listing was found in the list. */
 export interface CheckedObservation {
   readonly kind: "checked";
+  /** The account, in a reconciler with `accounts`. */
+  readonly account?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The status that was read. */
@@ -53,6 +62,8 @@ export interface CheckedObservation {
 /** The first pass recorded the snapshot of a listing, without a callback. */
 export interface LearnedObservation {
   readonly kind: "learned";
+  /** The account, in a reconciler with `accounts`. */
+  readonly account?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The status that was read. */
@@ -62,6 +73,8 @@ export interface LearnedObservation {
 /** The record has changed since its last handled event. The store now has an event for the change. */
 export interface ChangedObservation {
   readonly kind: "changed";
+  /** The account, in a reconciler with `accounts`. */
+  readonly account?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The id of the event that the reconciler added. */
@@ -77,7 +90,9 @@ export interface ChangedObservation {
 /** A read failed, or `track` threw. */
 export interface ReadFailedObservation {
   readonly kind: "failed";
-  /** `booking:<code>` or `listing:<id>`. For the list of listings, `ref` is `listings`. */
+  /** The account, in a reconciler with `accounts`. */
+  readonly account?: string | undefined;
+  /** `booking:<code>` or `listing:<id>`. For the list of listings, `ref` is `listings`. With accounts, `<account>/` precedes it. */
   readonly ref: string;
   /** The error that was thrown. */
   readonly error: unknown;
@@ -89,20 +104,27 @@ export interface ReadFailedObservation {
  */
 export interface GoneObservation {
   readonly kind: "gone";
+  /** The account, in a reconciler with `accounts`. */
+  readonly account?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;
   /** The status in the snapshot. */
   readonly previousStatus: string;
 }
 
-/** A pass has ended. */
+/**
+ * A pass has ended. With accounts, `account` names the account of the pass. The pass of all accounts that `run` makes has
+ * an observation of its own, with `accounts`.
+ */
 export interface PassObservation extends ReconcileReport {
   readonly kind: "pass";
 }
 
-/** A scheduled pass failed because the store failed. The reconciler tries again. */
+/** A scheduled pass failed because the store or the option `accounts` failed. The reconciler tries again. */
 export interface PassFailedObservation {
   readonly kind: "error";
+  /** The account whose pass failed. It is `undefined` if the failure is about all accounts. */
+  readonly account?: string | undefined;
   /** The error that was thrown. */
   readonly error: unknown;
 }
@@ -118,8 +140,23 @@ export type ReconcileObservation =
   | PassObservation
   | PassFailedObservation;
 
+/** The ids of the accounts, as the option `accounts` gives them. */
+export type AccountIds = Iterable<string> | AsyncIterable<string>;
+
+/** The endpoints that a webhook configuration should have: a URL for each topic, or one URL for all topics. */
+export type ExpectedEndpoints = EnsureInput["endpoints"];
+
 /** Options of {@link createReconciler}. */
 export interface ReconcilerOptions {
+  /**
+   * Gives the ids of all accounts, as an array or another iterable, or a promise of it. The reconciler calls it before
+   * passes, so that it knows accounts that have joined or left. Required if the handler has `accountFrom`, and refused
+   * otherwise.
+   *
+   * Each account has passes of its own. `start()` spreads the passes over `every` by a hash of the account's id, so that
+   * they do not all begin at once. If one account fails, the others go on.
+   */
+  readonly accounts?: (() => AccountIds | PromiseLike<AccountIds>) | undefined;
   /**
    * The interval at which `start()` makes passes: ms, or a text such as `"90s"`, `"30m"`, `"1.5h"` or `"7d"`. All
    * machines that share the store make one pass per interval in total. Use at most half the handler's `snapshotRetention`. Default `"24h"`.
@@ -128,12 +165,19 @@ export interface ReconcilerOptions {
   /**
    * The endpoints that the webhook configuration should have: a URL for each topic, or one URL for all topics. Takes
    * the same values as `webhookConfig.ensure`. If the configuration differs, `observe` gets an observation of the
-   * kind `drift` in each pass.
+   * kind `drift` in each pass. With `accounts`, it is a function that gives the endpoints of an account, or a promise of
+   * them.
    */
-  readonly expectedEndpoints?: EnsureInput["endpoints"] | undefined;
-  /** How many records the reconciler reads at once. Default 4. */
+  readonly expectedEndpoints?:
+    | ExpectedEndpoints
+    | ((account: string) => ExpectedEndpoints | undefined | PromiseLike<ExpectedEndpoints | undefined>)
+    | undefined;
+  /**
+   * How many records the reconciler reads at once. With `accounts`, also how many accounts have a pass at once; each of
+   * them reads this many records at once. Default 4.
+   */
   readonly concurrency?: number | undefined;
-  /** How many requests the reconciler begins within a second at most. May be a fraction. Default 10. */
+  /** How many requests the reconciler begins within a second at most, for each account. May be a fraction. Default 10. */
   readonly rate?: number | undefined;
   /** Whether the first pass only records unknown listings, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
@@ -143,15 +187,23 @@ export interface ReconcilerOptions {
   readonly logger?: Logger | undefined;
 }
 
+/** The expected URL of each topic; `null` for a topic that should have no URL. */
+export type ExpectedUrls = Readonly<Record<string, string | null | undefined>>;
+
 /** The checked {@link ReconcilerOptions} with their defaults. */
 export interface Settings {
   readonly internals: Internals;
+  /** The account that these settings are for. See {@link settingsOf}. */
+  readonly account: string | undefined;
+  /** The client of the account. */
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
   readonly breaker: CircuitBreaker;
   readonly every: number;
-  /** The expected URL of each topic; `null` for a topic that should have no URL. */
-  readonly expectedEndpoints: Readonly<Record<string, string | null | undefined>>;
+  /** It is `undefined` if there is one account. */
+  readonly accounts: ReconcilerOptions["accounts"];
+  /** Rejects if the user's function throws, or gives no endpoints. */
+  readonly expectedEndpoints: () => Promise<ExpectedUrls>;
   readonly concurrency: number;
   readonly rate: number;
   readonly baseline: boolean;
@@ -165,7 +217,8 @@ const DAY = 24 * 60 * 60_000;
 const schema = () =>
   optionsObject({
     every: or(durationFrom(1, Number.MAX_SAFE_INTEGER), DAY),
-    expectedEndpoints: z.unknown().optional().transform(expectedUrls),
+    accounts: callable<NonNullable<ReconcilerOptions["accounts"]>>().optional(),
+    expectedEndpoints: z.unknown().optional(),
     concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
     rate: numberFrom(0.001, 10_000, "must be a number from 0.001 to 10000").default(10),
     baseline: z.boolean({ error: "must be true or false" }).default(true),
@@ -175,13 +228,13 @@ const schema = () =>
 
 /** @throws InvalidArgumentError naming each argument that is wrong */
 export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Settings {
-  const before = problemsWithHandler(
-    webhooks,
-    ", because forwardTo stores no snapshots, which the reconciler needs",
-  );
-  const checked = check(schema, options, { before });
   const internals = internalsOf(webhooks)!;
-  const { every, expectedEndpoints, concurrency, rate, baseline } = checked;
+  const before = [
+    ...problemsWithHandler(webhooks, ", because forwardTo stores no snapshots, which the reconciler needs"),
+    ...(internals ? problemsWithAccounts(internals, options) : []),
+  ];
+  const checked = check(schema, options, { before });
+  const { every, accounts, concurrency, rate, baseline } = checked;
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
@@ -191,11 +244,13 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     );
   return {
     internals,
+    account: undefined,
     client: internals.client,
     store: internals.store!,
     breaker: internals.breaker!,
     every,
-    expectedEndpoints,
+    accounts,
+    expectedEndpoints: expectedOf(checked.expectedEndpoints),
     concurrency,
     rate,
     baseline,
@@ -204,17 +259,83 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
   };
 }
 
-/** Converts `expectedEndpoints` to the URL of each topic. */
-function expectedUrls(given: unknown, context: z.RefinementCtx): Settings["expectedEndpoints"] {
-  if (given === undefined) return {};
+/** Returns the settings for the passes of one account. */
+export function settingsOf(settings: Settings, account: string): Settings {
+  const { client, observe, expectedEndpoints } = settings;
+  return {
+    ...settings,
+    account,
+    client: client.account(account),
+    expectedEndpoints: (expectedEndpoints as (account: string) => Promise<ExpectedUrls>).bind(null, account),
+    observe: (event) => observe({ ...event, account }),
+  };
+}
+
+function problemsWithAccounts(
+  { accountFrom }: Internals,
+  options: Pick<ReconcilerOptions, "accounts" | "expectedEndpoints">,
+): Issue[] {
+  // `check` reports options that are no object.
+  if (typeof options !== "object" || options === null) return [];
+  const { accounts, expectedEndpoints } = options;
+  const issues: Issue[] = [];
+  const hasAccounts = accountFrom !== undefined;
+  if (hasAccounts && accounts === undefined)
+    issues.push({
+      path: ["accounts"],
+      message:
+        "is required, because the handler has `accountFrom`: a function that gives the ids of your accounts",
+    });
+  if (!hasAccounts && accounts !== undefined)
+    issues.push({ path: ["accounts"], message: "needs a handler with the option `accountFrom`" });
+  const isFunction = typeof expectedEndpoints === "function";
+  if (hasAccounts && expectedEndpoints !== undefined && !isFunction)
+    issues.push({
+      path: ["expectedEndpoints"],
+      message:
+        "must be a function that gives the endpoints of an account, because each account has a URL of its own",
+    });
+  if (!hasAccounts && isFunction)
+    issues.push({
+      path: ["expectedEndpoints"],
+      message: "may be a function only in a reconciler with `accounts`",
+    });
+  if (!hasAccounts && !isFunction && expectedEndpoints !== undefined)
+    issues.push(...problemsWithEndpoints(expectedEndpoints));
+  return issues;
+}
+
+function problemsWithEndpoints(given: ExpectedEndpoints): readonly Issue[] {
   try {
-    const input = { endpoints: given as EnsureInput["endpoints"] };
+    expectedUrls(given);
+    return [];
+  } catch (error) {
+    if (error instanceof InvalidArgumentError) return error.issues;
+    throw error;
+  }
+}
+
+function expectedOf(given: unknown): (account?: string) => Promise<ExpectedUrls> {
+  return async (account) =>
+    expectedUrls(
+      (typeof given === "function" ? await given(account) : given) as ExpectedEndpoints | undefined,
+    );
+}
+
+/**
+ * Converts `expectedEndpoints` to the URL of each topic.
+ *
+ * @throws InvalidArgumentError
+ */
+function expectedUrls(endpoints: ExpectedEndpoints | undefined): ExpectedUrls {
+  if (endpoints === undefined) return {};
+  try {
     // In tests with the sandbox, the endpoints are on loopback. They are valid only with a base URL on loopback.
-    return checkEnsureInput(input, new URL("http://127.0.0.1")).urls;
+    return checkEnsureInput({ endpoints }, new URL("http://127.0.0.1")).urls;
   } catch (error) {
     if (!(error instanceof InvalidArgumentError)) throw error;
-    for (const { path, message } of error.issues)
-      context.addIssue({ code: "custom", path: path.slice(1), message });
-    return {};
+    throw new InvalidArgumentError(
+      error.issues.map(({ path, message }) => ({ path: ["expectedEndpoints", ...path.slice(1)], message })),
+    );
   }
 }

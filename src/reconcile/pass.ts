@@ -1,3 +1,4 @@
+import { inAccount } from "../account.ts";
 import { forEach } from "../async.ts";
 import { ResponseValidationError } from "../client/client-errors.ts";
 import { listFactsOf } from "../client/paging.ts";
@@ -17,7 +18,7 @@ import {
 import { listingRef, parseRef } from "../webhooks/refs.ts";
 import type { Changes } from "./changes.ts";
 import { handleEvents } from "./handle-events.ts";
-import type { Settings } from "./options.ts";
+import type { ExpectedUrls, Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
 
@@ -99,23 +100,37 @@ export class Pass {
   }
 
   async #checkConfig(): Promise<void> {
-    const { client, stop, expectedEndpoints } = this.#options;
+    const { client, stop } = this.#options;
+    const expected = await this.#expectedEndpoints();
     try {
       // Do not use the reader: an answer about the configuration says nothing about records.
       const config = await client.webhookConfig.get({ signal: stop.signal, maxRetries: 0 });
-      this.#warnOf(config);
-      const drift = driftOf(config, expectedEndpoints);
+      this.#warnOf(config, expected);
+      const drift = driftOf(config, expected ?? {});
       if (drift) this.#alarm(drift);
     } catch {
       // Report no drift: the configuration could not be read, and may be right.
     }
   }
 
+  /** Returns `undefined` if the user's function fails. The pass goes on. */
+  async #expectedEndpoints(): Promise<ExpectedUrls | undefined> {
+    const { account, expectedEndpoints, log } = this.#options;
+    try {
+      return await expectedEndpoints();
+    } catch (error) {
+      const whose = account === undefined ? "" : ` for account ${account}`;
+      const message = `\`expectedEndpoints\` failed${whose}, so the webhook configuration was not compared`;
+      log.limited("expected", "error", message, { error, account, fromUserCode: true });
+      return undefined;
+    }
+  }
+
   /** Warns if the platform sends no notifications, or none for a topic for which the handler has callbacks. */
-  #warnOf(config: WebhookConfig | undefined): void {
-    const { internals, expectedEndpoints, log } = this.#options;
+  #warnOf(config: WebhookConfig | undefined, expected: ExpectedUrls | undefined): void {
+    const { account, internals, log } = this.#options;
     // Tests and first steps may have no configuration on purpose.
-    if (!config && Object.keys(expectedEndpoints).length === 0) return;
+    if (!config && Object.keys(expected ?? {}).length === 0) return;
     const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
     const missing = internals.topics.filter((topic) => urls[topic] === undefined).join(" and ");
     const nothing = "so the platform sends no notifications";
@@ -124,7 +139,12 @@ export class Pass {
     else if (!config.isActive) problem = `the webhook configuration is off, ${nothing}`;
     else if (missing !== "")
       problem = `the webhook configuration has no URL for ${missing}, ${nothing} of ${missing}`;
-    if (problem) log.limited("config", "warn", `${problem}. Run: npx stayhook config ensure`);
+    if (problem === undefined) return;
+    const [whose, option] =
+      account === undefined ? ["", ""] : [`account ${account}: `, ` --account ${account}`];
+    log.limited("config", "warn", `${whose}${problem}. Run: npx stayhook config ensure${option}`, {
+      account,
+    });
   }
 
   /**
@@ -134,25 +154,27 @@ export class Pass {
   async #replayParked(): Promise<void> {
     if (this.#replayed) return;
     this.#replayed = true;
-    const { store } = this.#options;
-    const notFound = await store.list({ state: "parked", reason: "not-found", limit: NOT_FOUND_REPLAYED });
+    const { account, store } = this.#options;
+    const parked = { state: "parked", ...(account !== undefined && { account }) } as const;
+    const notFound = await store.list({ ...parked, reason: "not-found", limit: NOT_FOUND_REPLAYED });
     let replayed = 0;
     for (const { eventId } of notFound)
       replayed += await store.replay({ eventId, state: "parked", reason: "not-found" });
-    for (const reason of READ_FAILED) replayed += await store.replay({ state: "parked", reason });
+    for (const reason of READ_FAILED) replayed += await store.replay({ ...parked, reason });
     if (replayed > 0) handleEvents(this.#options);
   }
 
   async #checkListings(): Promise<void> {
-    const { client, reader, stop, concurrency } = this.#options;
-    const read = await reader.read("listings", (options) => client.listings.list(options));
+    const { account, client, reader, stop, concurrency } = this.#options;
+    const list = inAccount(account, "listings");
+    const read = await reader.read(list, (options) => client.listings.list(options));
     if (read === undefined) return;
     // The platform answers. The replayed events come before the reads, so that these find no change that waits.
     if (reader.answered) await this.#replayParked();
     const facts = listFactsOf(Object("error" in read ? read.error : read.value));
     const invalid = facts?.invalid ?? 0;
     this.partial = facts?.partial ?? false;
-    if ("error" in read) this.#fail("listings", read.error, Math.max(invalid, 1));
+    if ("error" in read) this.#fail(list, read.error, Math.max(invalid, 1));
     const rows = "error" in read ? validRows(read.error) : read.value;
     // If listings move while the pages are read, a row may come twice.
     const once = new Map(rows.map((row) => [row.listingId, row]));
@@ -167,8 +189,8 @@ export class Pass {
   }
 
   async #checkListing(listing: Listing): Promise<void> {
-    const { store, state, baseline } = this.#options;
-    const ref = listingRef(listing.listingId);
+    const { account, store, state, baseline } = this.#options;
+    const ref = listingRef(listing.listingId, account);
     this.#listed.add(ref);
     const row = this.#snapshotOf(ref, "listing", listing);
     if (!row) return;
@@ -209,17 +231,20 @@ export class Pass {
 
   /** Yields the known bookings after the checkpoint, and the known listings that the list lacks. */
   async *#steps(): AsyncGenerator<Step> {
-    const { store, stop, state } = this.#options;
-    for await (const known of store.snapshots({ after: state.after ?? undefined })) {
-      if (stop.reason !== undefined) return;
+    const { account, store, stop, state } = this.#options;
+    // The records of an account are one range of the store.
+    const range = account === undefined ? undefined : inAccount(account, "");
+    for await (const known of store.snapshots({ after: state.after ?? range })) {
       const { ref, snapshot } = known;
+      if (stop.reason !== undefined || (range && !ref.startsWith(range))) return;
       const done = this.#checkpoint.begin(ref);
-      if (ref.startsWith("booking:")) {
+      const name = range ? ref.slice(range.length) : ref;
+      if (name.startsWith("booking:")) {
         yield { known, done };
         continue;
       }
       // The list is only a hint: its pages may have moved while they were read.
-      const isMissing = ref.startsWith("listing:") && this.#listIsWhole && !this.#listed.has(ref);
+      const isMissing = name.startsWith("listing:") && this.#listIsWhole && !this.#listed.has(ref);
       if (isMissing && !isGone(snapshot)) yield { known, done };
       else done();
     }
@@ -314,7 +339,7 @@ export class Pass {
     observe({ kind: "changed", ref, eventId, previousStatus: known?.snapshot.status, status, changes });
     if (!isMissed) return true;
     this.#alarm({ kind: "missed", ref, changes });
-    if (ref.startsWith("booking:") && (await store.lastReceivedAt()) === undefined)
+    if (parseRef(ref)?.kind === "booking" && (await store.lastReceivedAt()) === undefined)
       this.#options.log.limited(
         "nothing-received",
         "warn",
@@ -358,8 +383,9 @@ export class Pass {
   }
 
   #alarm(event: ReconcilerAlarm): void {
-    this.#options.observe(event);
-    this.#options.internals.observe(event);
+    const { account, observe, internals } = this.#options;
+    observe(event);
+    internals.observe(account === undefined ? event : { ...event, account });
   }
 }
 
@@ -411,10 +437,7 @@ class Checkpoint {
  * @param config - `undefined` if the platform has no configuration
  * @returns `undefined` if the configuration is active and each expected topic has its URL
  */
-function driftOf(
-  config: WebhookConfig | undefined,
-  expected: Settings["expectedEndpoints"],
-): DriftObservation | undefined {
+function driftOf(config: WebhookConfig | undefined, expected: ExpectedUrls): DriftObservation | undefined {
   const isActive = config?.isActive ?? false;
   const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
   const topics = Object.keys(expected).filter(

@@ -1,5 +1,6 @@
 // The reads of a pass: when the circuit breaker lets them through, and when an outage stops the pass.
 
+import { splitKey } from "../account.ts";
 import { pause, untilAborted } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
@@ -16,6 +17,8 @@ const LONGEST_BACKOFF = 1000;
 const ROUNDS = 3;
 /** The longest wait within a pass, ms. If a longer wait is needed, the pass stops and the next pass continues. */
 const LONGEST_WAIT = 60_000;
+/** The same for one of several accounts, so that its pass soon makes room for others. */
+const LONGEST_WAIT_OF_ACCOUNT = 5000;
 /** How often a read looks whether the half-open breaker lets it through, ms. */
 const LOOK_AGAIN = 50;
 /** How long one read waits for waiting events at most, ms: if this process handles events, and if it does not. */
@@ -52,6 +55,7 @@ interface Failure {
 export type Read<T> = { readonly value: T } | Failure | undefined;
 
 interface ReaderOptions extends Pick<Settings, "rate"> {
+  readonly account?: string | undefined;
   readonly store: Pick<Settings["store"], "nextDue">;
   readonly internals: Pick<Settings["internals"], "handlesEvents">;
   readonly stop: StopReason;
@@ -77,11 +81,11 @@ export class Reader {
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    const { asked, breaker, rate } = options;
+    const { account, asked, breaker, rate } = options;
     this.#rate = new RateLimit(rate);
     this.#triesAtOnce = asked;
-    if (asked) breaker.tryNow();
-    const before = (kind: Kind): number => (asked ? breaker.pausesOf({ account: undefined, kind }) : 0);
+    if (asked) breaker.tryNow(account);
+    const before = (kind: Kind): number => (asked ? breaker.pausesOf({ account, kind }) : 0);
     this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
@@ -94,7 +98,7 @@ export class Reader {
       await this.#letEventsGoFirst();
       await this.#rate.next(signal, asked);
       if (signal.aborted) return failure;
-      const reading = breaker.begin(name, laneOfRead(name));
+      const reading = breaker.begin(name, this.#laneOf(name));
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.
         const value = await ask({ signal, maxRetries: 0 });
@@ -122,7 +126,7 @@ export class Reader {
       } finally {
         breaker.end(reading);
       }
-      if (!breaker.isPaused(laneOfRead(name)) && tries < TRIES)
+      if (!breaker.isPaused(this.#laneOf(name)) && tries < TRIES)
         await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
     return failure;
@@ -131,7 +135,7 @@ export class Reader {
   /** Reports that a record was not found, and nothing else either, so that the events of its kind wait. */
   async doubt(ref: string, { error, outage }: Doubt): Promise<void> {
     const { breaker } = this.#options;
-    const reading = breaker.begin(ref, laneOfRead(ref));
+    const reading = breaker.begin(ref, this.#laneOf(ref));
     await breaker.recordOutage(reading, 0, outage, error);
     breaker.end(reading);
   }
@@ -155,13 +159,21 @@ export class Reader {
   /** Stops the pass if waiting does not help, because the token is missing or refused. */
   #outOfReach({ everything, limited }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
-    if (everything && !limited) stop.stop("unreachable", breaker.waitAt(performance.now(), laneOfRead(name)));
+    if (everything && !limited)
+      stop.stop("unreachable", breaker.waitAt(performance.now(), this.#laneOf(name)));
+  }
+
+  /** Returns the lane of a record, or of another thing that a pass reads. */
+  #laneOf(name: string): Lane & { readonly kind: Kind } {
+    const isListing = splitKey(name).rest.startsWith("listing");
+    return { account: this.#options.account, kind: isListing ? "listings" : "bookings" };
   }
 
   /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
   async #isReady(name: string): Promise<boolean> {
-    const { stop, breaker, asked } = this.#options;
-    const lane = laneOfRead(name);
+    const { account, stop, breaker, asked } = this.#options;
+    const lane = this.#laneOf(name);
+    const longest = account === undefined ? LONGEST_WAIT : LONGEST_WAIT_OF_ACCOUNT;
     const since = performance.now();
     while (!stop.signal.aborted) {
       const now = performance.now();
@@ -171,7 +183,7 @@ export class Reader {
         return true;
       }
       const rounds = breaker.pausesOf(lane) - this.#pausesBefore[lane.kind];
-      if (rounds >= ROUNDS || now - since + wait > LONGEST_WAIT) stop.stop("unreachable", wait);
+      if (rounds >= ROUNDS || now - since + wait > longest) stop.stop("unreachable", wait);
       else await pause(wait || LOOK_AGAIN, stop.signal, asked);
     }
     return false;
@@ -204,9 +216,4 @@ class RateLimit {
       await pause(Math.ceil(this.#begun[0]! + this.#window - now), signal, keepAlive);
     }
   }
-}
-
-/** Returns the lane of a record, or of another thing that a pass reads. */
-function laneOfRead(name: string): Lane & { readonly kind: Kind } {
-  return { account: undefined, kind: name.startsWith("listing") ? "listings" : "bookings" };
 }

@@ -1,22 +1,16 @@
 import { Alarm } from "../async.ts";
 import { handleEvents } from "./handle-events.ts";
-import type { ReconcileReport, Settings } from "./options.ts";
+import type { Settings } from "./options.ts";
+import type { Made } from "./passes.ts";
 import { dueIn, readState } from "./state.ts";
 
 /**
  * The longest random delay before the schedule checks whether a pass is due, ms. `first` is for the first check,
  * `later` for all later checks. Without a random delay, all machines would check at the same time.
  */
-const SPREAD = { first: 250, later: 30_000 } as const;
+export const SPREAD = { first: 250, later: 30_000 } as const;
 /** The waits after the first, the second and each later failed pass in a row, ms. */
 const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
-
-/** A pass that was made. */
-export interface Made {
-  readonly report: ReconcileReport;
-  /** How long the platform must be left alone, ms. */
-  readonly retryAfter: number | undefined;
-}
 
 /** Makes a pass in each interval of `every`. Machines that share the store make one pass per interval in total. */
 export class Schedule {
@@ -82,8 +76,12 @@ export class Schedule {
   }
 
   #retryIn(): number {
-    const wait = RETRIES[this.#failures] ?? RETRIES[2];
     this.#failures += 1;
-    return Math.min(wait, this.#settings.every);
+    return retryAfterFailures(this.#failures, this.#settings.every);
   }
+}
+
+/** Returns ms until another try, after this many failed passes in a row. */
+export function retryAfterFailures(failures: number, every: number): number {
+  return Math.min(RETRIES[failures - 1] ?? RETRIES[2], every);
 }

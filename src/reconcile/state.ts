@@ -87,10 +87,12 @@ export function dueIn({ state, sinceBegun, lockedFor }: Reading, every: number):
 const TRIES = 5;
 
 interface LockOptions {
+  /** The account whose passes the lock is for. */
+  readonly account?: string | undefined;
   readonly lease: number;
   readonly every: number;
-  /** If `true`, `Lock.take` fails if no pass is due, because another machine made the pass a moment ago. */
-  readonly onlyIfDue: boolean;
+  /** Whether a pass is still due. Another machine may have made the pass a moment ago, and then `Lock.take` fails. */
+  readonly isDue: (reading: Reading) => boolean;
   /** Called when another process has taken the lock, because this process did not renew the lock in time. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;
@@ -115,11 +117,11 @@ export class Lock {
 
   /** @returns `undefined` if another pass is running, or if the scheduled pass is no longer due */
   static async take(store: EventStore<unknown>, options: LockOptions): Promise<Lock | undefined> {
-    const { lease, every, onlyIfDue } = options;
+    const { account, lease, every, isDue } = options;
     const owner = v4();
     for (let tries = 0; tries < TRIES; tries += 1) {
-      const reading = await readState(store);
-      if (reading.lockedFor > 0 || (onlyIfDue && dueIn(reading, every) > 0)) return undefined;
+      const reading = await readState(store, account);
+      if (reading.lockedFor > 0 || !isDue(reading)) return undefined;
       const { state, sinceBegun } = reading;
       // An incomplete pass that began at least `every` ms ago is over. The new one still goes on where it stopped: if the
       // platform allows few reads, each pass would otherwise read the same records.
@@ -133,7 +135,7 @@ export class Lock {
         after: state.complete ? null : state.after,
         replayed: isSame && state.replayed,
       };
-      if (await writeState(store, reading, next)) return new Lock(store, owner, next, options);
+      if (await writeState(store, reading, next, account)) return new Lock(store, owner, next, options);
     }
     return undefined;
   }
@@ -161,9 +163,10 @@ export class Lock {
 
   /** @returns `false` if another process holds the lock now */
   async #write(progress: Progress, owner: string | null): Promise<boolean> {
-    const reading = await readState(this.#store);
+    const { account } = this.#options;
+    const reading = await readState(this.#store, account);
     if (reading.state.owner !== this.#owner) return false;
     const next = { ...reading.state, ...progress, owner, elapsed: reading.sinceBegun };
-    return writeState(this.#store, reading, next);
+    return writeState(this.#store, reading, next, account);
   }
 }

@@ -22,6 +22,11 @@ export class Watch {
     this.#changes = changes;
   }
 
+  /** Whether no call of {@link add} is running, and nothing is left to remember. */
+  get isIdle(): boolean {
+    return this.#adding.size === 0 && this.refs.size === 0 && this.#changed === 0;
+  }
+
   /** Makes each call of {@link add} that has not ended reject soon. */
   close(): void {
     const rest = "The reconciler was closed before it had added all bookings. Pass them to `watch` again.";
@@ -64,9 +69,9 @@ export class Watch {
   }
 
   async #add(bookingCode: string): Promise<void> {
-    const { client, store, internals, observe } = this.#settings;
+    const { account, client, store, internals, observe } = this.#settings;
     const { signal } = this.#closing;
-    if (await store.snapshotOf(bookingRef(bookingCode))) return;
+    if (await store.snapshotOf(bookingRef(bookingCode, account))) return;
     let booking: Booking | undefined;
     try {
       booking = await client.bookings.get(bookingCode, { signal });
@@ -75,7 +80,7 @@ export class Watch {
       if (!fetchFailure(error).outage) throw error;
     }
     // The platform's booking code may differ from the user's code in upper and lower case.
-    const ref = bookingRef(booking?.bookingCode ?? bookingCode);
+    const ref = bookingRef(booking?.bookingCode ?? bookingCode, account);
     const known = await store.snapshotOf(ref);
     if (known) return;
     this.refs.add(ref);

@@ -22,6 +22,8 @@ export interface SilentObservation {
 /** Reports that the platform's webhook configuration is inactive or missing, or has an unexpected endpoint. */
 export interface DriftObservation {
   readonly kind: "drift";
+  /** The account of the configuration, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
   /** Whether the platform sends notifications. */
   readonly isActive: boolean;
   /** The topics whose endpoint differs from the expected endpoint. */

@@ -1,6 +1,7 @@
 import { expect, test, vi } from "vitest";
 import { checkOptions } from "../../src/reconcile/options.ts";
-import { type Made, Schedule } from "../../src/reconcile/schedule.ts";
+import type { Made } from "../../src/reconcile/passes.ts";
+import { Schedule } from "../../src/reconcile/schedule.ts";
 import { Lock, readState } from "../../src/reconcile/state.ts";
 import { advance, HOUR, MINUTE, sleep, useFakeTime } from "../queue/support.ts";
 import { machineOf, stores } from "./support.ts";
@@ -54,7 +55,7 @@ test("the lock is free after a pass although a renewal is under way when the pas
   const store = memory();
   const fail = () => expect.unreachable();
   const lock = await Lock.take(store, {
-    ...{ lease: 300, every: HOUR, onlyIfDue: false },
+    ...{ lease: 300, every: HOUR, isDue: () => true },
     ...{ onLost: fail, onError: fail },
   });
   // The writes come one after another, 50 ms apart.
