@@ -18,13 +18,24 @@ const programs = [
 ];
 
 export interface Launched {
+  /** `http://127.0.0.1:<port>`. */
+  readonly url: string;
   /** The URL for notifications. */
   readonly hooks: string;
   stop(): Promise<void>;
 }
 
-/** Starts an example with its environment, shows its output, and waits until it listens. */
-export async function launch(name: string, sandbox: Sandbox, temporary: string): Promise<Launched> {
+/**
+ * Starts an example with its environment, shows its output, and waits until it listens.
+ *
+ * @param own - environment variables that only this example needs
+ */
+export async function launch(
+  name: string,
+  sandbox: Sandbox,
+  temporary: string,
+  own: Readonly<Record<string, string>> = {},
+): Promise<Launched> {
   const port = await choosePort();
   const { command, cwd = temporary } = commandOf(name);
   const [file = "", ...args] = command;
@@ -37,10 +48,12 @@ export async function launch(name: string, sandbox: Sandbox, temporary: string):
       PATH: [...programs, process.env.PATH].join(delimiter),
       NEXT_TELEMETRY_DISABLED: "1",
       STAYHOOK_BASE_URL: sandbox.url,
-      STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+      // In a sandbox with accounts, each account has a token of its own, which its example asks for.
+      STAYHOOK_ACCESS_TOKEN: sandbox.accounts.length === 0 ? sandbox.accessToken : undefined,
       WEBHOOK_SECRET: SECRET,
       EVENTS_DB: join(temporary, "events.db"),
       PORT: String(port),
+      ...own,
     },
   });
   process.once("exit", () => signal(child, "SIGKILL"));
@@ -59,6 +72,7 @@ export async function launch(name: string, sandbox: Sandbox, temporary: string):
     await sleep(50);
   }
   return {
+    url: `http://127.0.0.1:${port}`,
     hooks: `http://127.0.0.1:${port}/hooks?key=${SECRET}`,
     async stop() {
       const closed = over === undefined ? once(child, "close") : undefined;

@@ -7,6 +7,7 @@ import { createSandbox } from "stayhook/testing";
 import { names } from "./commands.ts";
 import { launch } from "./launch.ts";
 import { play } from "./play.ts";
+import { playVendor, vendorAccounts, vendorEnvironment } from "./play-vendor.ts";
 
 const name = process.argv[2] ?? "";
 if (!names().includes(name)) {
@@ -19,10 +20,12 @@ const temporary = mkdtempSync(join(tmpdir(), "stayhook-example-"));
 process.once("exit", () => rmSync(temporary, { recursive: true, force: true }));
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => process.exit(1));
 
-const sandbox = createSandbox({ delivery: { duplicates: 1 } });
+const isVendor = name === "vendor";
+const sandbox = createSandbox({ delivery: { duplicates: 1 }, ...(isVendor && { accounts: vendorAccounts }) });
 await sandbox.listen();
-const example = await launch(name, sandbox, temporary);
-await play(sandbox, example.hooks);
+const example = await launch(name, sandbox, temporary, isVendor ? vendorEnvironment : {});
+if (isVendor) await playVendor(sandbox, example.url);
+else await play(sandbox, example.hooks);
 await example.stop();
 await sandbox.close();
 if (sandbox.deliveries.some(({ status }) => status !== 200)) process.exitCode = 1;

@@ -41,6 +41,16 @@ test.concurrent.for(["express", "lambda"])("shows %s at work", async (name) => {
   expect(stdout.match(/^ {2}delivered, and answered 200, 200$/gm)).toHaveLength(5);
 });
 
+test.concurrent("plays the vendor with three accounts, of which one gets a new token and one leaves", async () => {
+  const { code, stdout, stderr } = await run("vendor");
+  expect([code, stderr]).toEqual([0, ""]);
+  const of = (account: string, what: string) =>
+    stdout.match(new RegExp(`^  vendor \\| ${account}: ${what}`, "gm"))?.length;
+  for (const account of ["a17", "b2", "c3"]) expect(of(account, "block"), stdout).toBe(2);
+  expect(of("c3", "left")).toBe(1);
+  expect(stdout.trim().split("\n").at(-2)).toContain('"accounts":["a17","b2"],"paused":{"count":0');
+});
+
 test.concurrent("says what there is", async () => {
   for (const args of [[], ["day"], ["../bench"]]) {
     const { code, stderr } = await run(...args);
@@ -60,6 +70,7 @@ test.concurrent("says what there is", async () => {
     "nestjs",
     "next",
     "node-http",
+    "vendor",
   ];
   expect(names()).toEqual(expect.arrayContaining(mine));
 });

@@ -73,7 +73,7 @@ export async function startExample(options: ExampleOptions): Promise<Example> {
       NODE_ENV: undefined,
       NODE_OPTIONS: "",
       STAYHOOK_BASE_URL: sandbox.url,
-      STAYHOOK_ACCESS_TOKEN: sandbox.accessToken,
+      STAYHOOK_ACCESS_TOKEN: sandbox.accounts.length === 0 ? sandbox.accessToken : undefined,
       WEBHOOK_SECRET: SECRET,
       PORT: String(port),
       ...options.env,

@@ -1,0 +1,28 @@
+// The booked nights of each account: a row for each stay. Two accounts may have the same booking codes and listing ids,
+// so each statement names the account. A repeated write does no harm.
+import type { BookingStay } from "stayhook";
+import { db } from "./database.ts";
+
+export async function block(account: string, { bookingCode, listingId, checkIn, checkOut }: BookingStay) {
+  await db.query(
+    `INSERT INTO stays VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, booking) DO UPDATE
+     SET listing = excluded.listing, check_in = excluded.check_in, check_out = excluded.check_out`,
+    [account, bookingCode, String(listingId), checkIn, checkOut],
+  );
+}
+
+export async function release(account: string, bookingCode: string): Promise<void> {
+  await db.query("DELETE FROM stays WHERE account = $1 AND booking = $2", [account, bookingCode]);
+}
+
+/** Returns the stays of one account, by listing and first night. */
+export async function calendarOf(account: string) {
+  return db.query(
+    "SELECT booking, listing, check_in, check_out FROM stays WHERE account = $1 ORDER BY listing, check_in, booking",
+    [account],
+  );
+}
+
+export async function eraseCalendar(account: string): Promise<void> {
+  await db.query("DELETE FROM stays WHERE account = $1", [account]);
+}

@@ -1,0 +1,41 @@
+// One client, one handler and one reconciler serve all accounts.
+import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
+import { accountIds, tokenOf } from "./accounts.ts";
+import { block, release } from "./calendar.ts";
+import { store } from "./database.ts";
+import { baseUrl, hooksUrl, reconcileEvery, webhookSecret } from "./settings.ts";
+
+export const client = new StayhookClient({ baseUrl, accessToken: ({ account }) => tokenOf(account) });
+
+export const webhooks = createWebhookHandler({
+  client,
+  store,
+  accountFrom: { query: "account" },
+  verify: sharedSecret({ query: "key", secret: webhookSecret, perAccount: true }),
+  on: {
+    booking: async (event) => {
+      const { account, booking } = event;
+      const { from, to } = stayChange(event);
+      if (to) {
+        await block(account, to);
+        console.log(`${account}: block ${booking.bookingCode}, ${to.checkIn} to ${to.checkOut}`);
+      } else {
+        await release(account, booking.bookingCode);
+        if (from) console.log(`${account}: release ${booking.bookingCode}`);
+      }
+    },
+    "listing.Published": ({ account, listing }) =>
+      console.log(`${account}: live ${listing.listingId}, ${listing.listingName}`),
+  },
+});
+
+/** Returns the URL that the platform calls for an account. */
+export const urlOf = (account: string) => webhooks.endpointUrl(hooksUrl, { account });
+
+// Notifications get lost, and the platform sends none for some changes.
+export const reconciler = createReconciler(webhooks, {
+  every: reconcileEvery,
+  accounts: accountIds,
+  expectedEndpoints: urlOf,
+});

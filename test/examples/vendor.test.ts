@@ -1,0 +1,142 @@
+import { randomBytes } from "node:crypto";
+import { join as pathOf } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { decrypt, encrypt } from "../../examples/vendor/encryption.ts";
+import { createSandbox, type SandboxAccount } from "../../src/testing/index.ts";
+import { installed } from "../package/support/consumer.ts";
+import { later } from "./support/between.ts";
+import { notificationOf, post } from "./support/drive.ts";
+import { type Example, PATIENCE, startExample } from "./support/example.ts";
+
+const project = await installed(["ky", "uuid", "zod", "express", "pg"]);
+const ADMIN_SECRET = "s3cret-of-the-admin";
+const env = { ADMIN_SECRET, ACCOUNTS_KEY: randomBytes(32).toString("hex"), DATABASE_URL: "" };
+const start = (options: Omit<Parameters<typeof startExample>[0], "project" | "from">) =>
+  startExample({ project, from: "vendor", command: [process.execPath, "main.ts"], env, ...options });
+
+const ask = ({ url }: Example, method: string, path: string, body?: object) =>
+  fetch(`${url}${path}`, {
+    method,
+    headers: { authorization: `Bearer ${ADMIN_SECRET}`, "content-type": "application/json" },
+    ...(body && { body: JSON.stringify(body) }),
+  });
+
+/** Waits until the calendar of an account has these stays, each as `<booking> <first night>`. */
+const expectCalendar = (example: Example, account: string, stays: readonly string[]) =>
+  vi.waitFor(
+    async () => {
+      const answer = await ask(example, "GET", `/accounts/${account}/calendar`);
+      const rows = (await answer.json()) as { booking: string; check_in: string }[];
+      expect(rows.map(({ booking, check_in }) => `${booking} ${check_in}`).sort()).toEqual([...stays].sort());
+    },
+    { timeout: PATIENCE, interval: 50 },
+  );
+
+/** The values of all tables of the example. */
+function valuesIn(directory: string): string[] {
+  const db = new DatabaseSync(pathOf(directory, "events.db"), { readOnly: true });
+  const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").all();
+  const rows = tables.flatMap(({ name }) => db.prepare(`SELECT * FROM "${name}"`).all());
+  db.close();
+  return rows.flatMap((row) => Object.values(row).map(String));
+}
+
+const isOf = (account: string) => (value: string) => value === account || value.includes(`${account}/`);
+
+/** Joins with the account's token, or with another one. */
+async function join(example: Example, account: SandboxAccount, token = account.accessToken): Promise<number> {
+  return (await ask(example, "POST", "/accounts", { account: account.accountId, token })).status;
+}
+
+const hooksOf = ({ webhookConfig }: SandboxAccount): string => webhookConfig?.endpoints.bookings ?? "";
+
+test("a token can be decrypted with its key and for its account only", () => {
+  const [key, other] = [randomBytes(32), randomBytes(32)];
+  const encrypted = encrypt(key, "a17", "a token");
+  expect(encrypted).not.toBe(encrypt(key, "a17", "a token"));
+  expect(decrypt(key, "a17", encrypted)).toBe("a token");
+  expect(() => decrypt(other, "a17", encrypted)).toThrow();
+  expect(() => decrypt(key, "b2", encrypted)).toThrow();
+});
+
+test("keeps three accounts apart by a refused token, a kill -9, and one that leaves", {
+  timeout: 4 * PATIENCE,
+}, async () => {
+  const sandbox = createSandbox({ accounts: ["a17", "b2", "c3"], delivery: { duplicates: 1 } });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  const [a17, b2, c3] = [sandbox.account("a17"), sandbox.account("b2"), sandbox.account("c3")];
+  const year = new Date().getUTCFullYear() + 1;
+  const book = (account: SandboxAccount, bookingCode: string, month: number) => {
+    const days = { checkIn: `${year}-0${month}-01`, checkOut: `${year}-0${month}-04` };
+    return account.bookings.instantBook({ listingId: 7, bookingCode, ...days });
+  };
+
+  // Only the admin gets in. A refused token is told at once.
+  const first = await start({ sandbox });
+  for (const path of ["/accounts", "/accounts/a17/calendar", "/console"])
+    expect((await fetch(first.url + path)).status, path).toBe(401);
+  const login = { authorization: `Basic ${btoa(`someone:${ADMIN_SECRET}`)}` };
+  expect((await fetch(`${first.url}/console`, { headers: login })).status).toBe(200);
+  expect((await ask(first, "POST", "/accounts", { account: "a/17", token: "a" })).status).toBe(400);
+  expect((await ask(first, "POST", "/accounts", { account: "a17" })).status).toBe(400);
+  expect(await join(first, b2, "an-old-token")).toBe(422);
+  for (const account of [a17, b2, c3]) expect(await join(first, account)).toBe(201);
+  expect(valuesIn(first.directory).filter((value) => value.includes("sandbox-token"))).toEqual([]);
+
+  // One booking code in three accounts.
+  for (const [index, account] of [a17, b2, c3].entries()) await book(account, "SAME", index + 1);
+  for (const [index, account] of ["a17", "b2", "c3"].entries())
+    await expectCalendar(first, account, [`SAME ${year}-0${index + 1}-01`]);
+
+  // The key of an account opens its own URL only.
+  const notification = JSON.stringify(notificationOf({ bookingCode: "SAME" }));
+  const guessed = hooksOf(a17).replace("account=a17", "account=b2");
+  expect((await post(guessed, notification)).status).toBe(401);
+  const unknown = hooksOf(a17).replace("account=a17", "account=z9");
+  expect((await post(unknown, notification)).status).toBe(404);
+
+  // The others go on while the platform refuses the token of b2.
+  b2.faults.set([{ status: 401 }]);
+  for (const account of [b2, a17, c3]) await book(account, "LATER", 4);
+  await expectCalendar(first, "a17", [`SAME ${year}-01-01`, `LATER ${year}-04-01`]);
+  await expectCalendar(first, "c3", [`SAME ${year}-03-01`, `LATER ${year}-04-01`]);
+  await expectCalendar(first, "b2", [`SAME ${year}-02-01`]);
+  expect(await (await ask(first, "GET", "/accounts")).json()).toMatchObject({
+    accounts: ["a17", "b2", "c3"],
+    paused: { count: 1, first: [{ account: "b2", scope: "account" }] },
+  });
+
+  // The process dies while it reads the records of a17.
+  a17.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: "60s" }]);
+  for (const bookingCode of ["ONE", "TWO", "THREE"]) await book(a17, bookingCode, 5);
+  await sandbox.settled();
+  await first.kill();
+  expect(sandbox.deliveries.filter(({ status }) => status !== 200)).toEqual([]);
+  a17.faults.clear();
+  b2.faults.clear();
+  // Start after the leases of the dead process have expired.
+  const second = await start({ sandbox, directory: first.directory, command: [...later(31_000)] });
+  const nights = ["ONE", "TWO", "THREE"].map((bookingCode) => `${bookingCode} ${year}-05-01`);
+  await expectCalendar(second, "a17", [`SAME ${year}-01-01`, `LATER ${year}-04-01`, ...nights]);
+  expect(await join(second, b2)).toBe(201);
+  await expectCalendar(second, "b2", [`SAME ${year}-02-01`, `LATER ${year}-04-01`]);
+
+  // An account that leaves takes everything with it, and no one else.
+  const old = hooksOf(b2);
+  expect(valuesIn(second.directory).some(isOf("b2"))).toBe(true);
+  expect((await ask(second, "DELETE", "/accounts/b2")).status).toBe(204);
+  expect((await ask(second, "DELETE", "/accounts/b2")).status).toBe(404);
+  expect(b2.webhookConfig).toBeUndefined();
+  expect((await post(old, notification)).status).toBe(404);
+  expect(valuesIn(second.directory).filter(isOf("b2"))).toEqual([]);
+  await book(c3, "LAST", 6);
+  await expectCalendar(second, "c3", [`SAME ${year}-03-01`, `LATER ${year}-04-01`, `LAST ${year}-06-01`]);
+  // A revoked token keeps no account.
+  c3.faults.set([{ status: 401 }]);
+  expect((await ask(second, "DELETE", "/accounts/c3")).status).toBe(204);
+  expect(valuesIn(second.directory).filter(isOf("c3"))).toEqual([]);
+  expect(await (await ask(second, "GET", "/accounts")).json()).toMatchObject({ accounts: ["a17"] });
+  expect(await second.stop()).toEqual([0, null]);
+});
