@@ -1,6 +1,7 @@
 import type { EventFilter } from "../stores/event-filter.ts";
 import { type Change, choosableStates, type EventState, eventStates } from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
+import { eventsOfCause, MOST_GROUPED } from "./causes.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
@@ -28,7 +29,11 @@ export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const change = changeOf(asked);
   const filter = filterOf(query);
   if (!change || Object.keys(filter).length === 0) return refused("Choose a filter first.");
-  const { byState, hasMore } = await countChangeable(store, change, filter);
+  const cause = filter.state === "parked" ? query.get("cause") || undefined : undefined;
+  const { byState, hasMore } =
+    cause === undefined
+      ? await countChangeable(store, change, filter)
+      : await countOfCause(store, filter, cause);
   const counted = [...byState].filter(([, count]) => count > 0);
   const total = counted.reduce((sum, [, count]) => sum + count, 0);
   const number = hasMore ? `all matching events (${total.toLocaleString("en-US")} or more)` : events(total);
@@ -39,13 +44,13 @@ export async function confirmView(store: Store, visit: Visit): Promise<View> {
     : `${change === "replay" ? "Replay" : "Discard"} ${number}`;
   const replayed = areScheduled ? RUN_NOW_HINT : replayHint(byState);
   const body = html`<h1>${button}?</h1>
-<section class="card narrow"><p>The filter is: <strong>${inWords(filter)}</strong>.</p>
+<section class="card narrow"><p>The filter is: <strong>${inWords(filter)}${cause !== undefined && ", one cause"}</strong>.</p>
 ${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
 <p>${change === "replay" ? replayed : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
 <div class="actions">${
     total > 0 &&
     html`<form method="post">${visit.csrf}${hiddenFields([
-      ...queryOf(filter),
+      ...queryOf(filter, cause === undefined ? {} : { cause }),
       ["all", "1"],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
   }<a class="button" href="?${queryOf(filter)}">Cancel</a></div></section>`;
@@ -135,7 +140,8 @@ export async function act(store: Store, form: URLSearchParams, visit: Visit): Pr
   if (form.has("all")) {
     const filter = filterOf(form);
     if (Object.keys(filter).length === 0) return refused("Choose a filter first.");
-    const changed = await store[change](filter);
+    const cause = form.get("cause");
+    const changed = cause ? await changeCause(store, change, filter, cause) : await store[change](filter);
     return { goTo: queryOf(filter, { [did[change]]: String(changed) }) };
   }
   const chosen = chosenOf(form);
@@ -171,6 +177,25 @@ function changeOf(asked: string | null): Change | undefined {
 export function refused(text: string | Html, status = 400): View {
   const body = html`<h1>The request was refused</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
   return { title: "The request was refused", body, status, live: false };
+}
+
+async function countOfCause(store: Store, filter: EventFilter, cause: string) {
+  const { length } = await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED });
+  return { byState: new Map<EventState, number>([["parked", length]]), hasMore: false };
+}
+
+/** Changes the parked events of a cause one by one, because a store cannot choose events by their error. */
+async function changeCause(
+  store: Store,
+  change: Change,
+  filter: EventFilter,
+  cause: string,
+): Promise<number> {
+  if (filter.state !== "parked") return 0;
+  let changed = 0;
+  for (const { eventId } of await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED }))
+    changed += await store[change]({ eventId, state: "parked" });
+  return changed;
 }
 
 /** Counts the events that would change, by state. `hasMore` is true if a limit stopped the count. */

@@ -1,11 +1,14 @@
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
+import { type Cause, causesOf, eventsOfCause, MOST_GROUPED } from "./causes.ts";
 import type { Soonest } from "./event-pages.ts";
 import { filterForm, filterOf, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
 import { flashOf } from "./inbox-changes.ts";
 import { cutOf, type Inbox, PAGE, personalToggle, rowsOf, toComeOf } from "./inbox-parts.ts";
+import { impersonalError } from "./shown-error.ts";
 import type { View, Visit } from "./site.ts";
 
 /** The first page: the number of events in each state, and the events that match the filter. */
@@ -15,24 +18,40 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
   const after = query.get("after") || undefined;
   const isPersonal = query.has("personal");
   const isToCome = filter.state === "scheduled";
-  const [healthNow, found] = await Promise.all([
+  const cause = filter.state === "parked" ? query.get("cause") || undefined : undefined;
+  const isGrouped = filter.state === "parked" && cause === undefined && after === undefined;
+  // Ask for one more event, to know whether there is another page.
+  const page = { limit: PAGE + 1, after };
+  const [healthNow, found, causes] = await Promise.all([
     health(),
-    // Ask for one more event, to know whether there is another page.
-    isToCome ? toComeOf(store, filter, MOST_SCHEDULED) : store.list({ ...filter, limit: PAGE + 1, after }),
+    isToCome
+      ? toComeOf(store, filter, MOST_SCHEDULED)
+      : cause === undefined
+        ? store.list({ ...filter, ...page })
+        : eventsOfCause(store, filter, cause, page),
+    isGrouped ? causesOf(store, filter) : [],
   ]);
   if (healthNow.state === "unavailable") throw healthNow.error;
   const toCome = "total" in found ? found : undefined;
   const shown = "total" in found ? found.events : found.slice(0, PAGE);
   const next = "length" in found && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
-  const kept: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
+  const kept: Readonly<Record<string, string>> = {
+    ...(isPersonal && { personal: "1" }),
+    ...(cause !== undefined && { cause }),
+  };
   const isSelectable = !visit.readOnly;
 
   const body = html`${flashOf(query)}${pauseOf(healthNow)}
 <div class="head"><h1>Events</h1><span class="actions">${personalToggle(query, isPersonal)}</span></div>
 <div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
-${tabsOf(healthNow.counts, filter, kept)}
+${tabsOf(healthNow.counts, filter, isPersonal ? { personal: "1" } : {})}
 ${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: filter.state }), ...kept })))}
-<form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter)]}
+${causes.length > 0 && causesView(causes, filter, visit, isPersonal)}
+${
+  cause !== undefined &&
+  html`<p>You see the events of one cause. <a href="?${queryOf(filter, isPersonal ? { personal: "1" } : {})}">All causes</a></p>`
+}
+<form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter, cause)]}
 ${
   shown.length > 0
     ? toCome
@@ -79,9 +98,9 @@ function tabsOf(
 }
 
 /** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */
-function toolsOf(filter: EventFilter): Html {
+function toolsOf(filter: EventFilter, cause: string | undefined): Html {
   const all = (change: "replay" | "discard", text: string) =>
-    html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { confirm: change })}">${text}</a>`;
+    html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { ...(cause !== undefined && { cause }), confirm: change })}">${text}</a>`;
   return html`<div class="tools"><label data-js hidden><input type="checkbox" data-all aria-label="Select all on this page"><span data-selected>0 selected</span></label>
 <button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
 ${
@@ -89,6 +108,40 @@ ${
   html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
 }</div>`;
 }
+
+/** The causes of parked events, each with a link to its events and a button to replay them. */
+function causesView(
+  causes: readonly Cause[],
+  filter: EventFilter,
+  { readOnly }: Visit,
+  isPersonal: boolean,
+): Html {
+  const personal: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
+  const row = ({ key, event, count, records, accounts, first, last }: Cause) => {
+    const error = isPersonal ? firstLine(event) : impersonalError(event.history.at(-1) ?? {})?.text;
+    const where = [
+      `${records.toLocaleString("en-US")} ${records === 1 ? "record" : "records"}`,
+      accounts > 0 && `${accounts.toLocaleString("en-US")} ${accounts === 1 ? "account" : "accounts"}`,
+    ];
+    const text = `${count.toLocaleString("en-US")} × ${event.reason}`;
+    return html`<li id="cause-${key}"><a href="?${queryOf(filter, { ...personal, cause: key })}">${text}</a>
+<span class="mono">${error}</span>
+<span class="soft">${where.filter(Boolean).join(" in ")}, first parked ${time(first, { short: true })}, last ${time(last, { short: true })}</span>${
+      !readOnly &&
+      html`<a class="button" href="?${queryOf(filter, { cause: key, confirm: "replay" })}">Replay these ${count.toLocaleString("en-US")}…</a>`
+    }</li>`;
+  };
+  const total = causes.reduce((sum, { count }) => sum + count, 0);
+  return html`<section class="card" id="causes"><h2>Causes</h2><ol class="causes">${causes.slice(0, MOST_CAUSES).map(row)}</ol>${
+    causes.length > MOST_CAUSES &&
+    html`<p class="soft">${causes.length - MOST_CAUSES} rarer causes are left out.</p>`
+  }${total >= MOST_GROUPED && html`<p class="soft">Only the newest ${MOST_GROUPED.toLocaleString("en-US")} parked events are counted.</p>`}</section>`;
+}
+
+/** The largest number of causes that the page shows. */
+const MOST_CAUSES = 20;
+
+const firstLine = ({ history }: StoredEvent): string => (history.at(-1)?.error ?? "").split("\n", 1)[0]!;
 
 function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {
   if (state === "stopped")

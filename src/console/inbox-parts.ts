@@ -8,6 +8,7 @@ import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
 import { knownType } from "../webhooks/timers.ts";
+import { parkedAt } from "./causes.ts";
 import { type Soonest, soonest } from "./event-pages.ts";
 import { badge, facts, type Html, html, type Tone, time } from "./html.ts";
 import { impersonalError } from "./shown-error.ts";
@@ -70,6 +71,13 @@ export function recordLink(ref: string): Html {
   return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
 }
 
+/** The time that matters in a row, and its label. */
+function shownTime(event: StoredEvent): readonly [label: string, at: Date] {
+  const { state, dueAt, receivedAt } = event;
+  if (state === "scheduled" && dueAt) return ["due", dueAt];
+  return state === "parked" ? ["parked", parkedAt(event)] : ["received", receivedAt];
+}
+
 /** The value of a form's field `event`. It has the state, so that a stale page changes no event of another state. */
 export const choiceOf = ({ eventId, state }: StoredEvent): string => `${state} ${eventId}`;
 
@@ -78,9 +86,9 @@ export function rowsOf(
   { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
 ): Html {
   const row = (event: StoredEvent) => {
-    const { eventId, ref, state, attempts, reason, receivedAt, dueAt, history } = event;
+    const { eventId, ref, attempts, reason, history } = event;
     const account = accountOf(event);
-    const when = state === "scheduled" && dueAt ? dueAt : receivedAt;
+    const [label, when] = shownTime(event);
     const last = history.at(-1);
     const lastError = last && (isPersonal ? last.error : impersonalError(last)?.text);
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
@@ -91,7 +99,7 @@ export function rowsOf(
     }<span class="state">${stateBadge(event)}</span>
 <a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
 <span>${ref === null ? html`<span class="soft">${account === undefined ? "no record" : `${account}, no record`}</span>` : recordLink(ref)}</span>
-<span class="why">${why}</span><span class="when">${time(when, { short: true })}</span>${
+<span class="why">${why}</span><span class="when">${label} ${time(when, { short: true })}</span>${
       lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;
   };

@@ -14,7 +14,10 @@ const sentText = /( was answered with [^:]+): .*/;
  * Returns the first line of an attempt's error without the parts that may have personal data: the platform's own text,
  * and all but the class of an error that a callback threw. `undefined` if nothing is left.
  */
-export function impersonalError({ reason, error = "" }: AttemptEntry): ShownError | undefined {
+export function impersonalError({
+  reason,
+  error = "",
+}: Pick<AttemptEntry, "reason" | "error">): ShownError | undefined {
   const line = error.split(/\n| <- /, 1)[0]!;
   const text =
     reason === "callback" ? /^\w*(?:Error|Exception)(?=: |$)/.exec(line)?.[0] : line.replace(sentText, "$1");

@@ -314,6 +314,31 @@ test("an open page gets the values of the plots and the contents of <main>", asy
   expect(await ask()).toEqual({ status: 200, body, stats: { received: 1, done: 1 } });
 });
 
+test("parked events are grouped by cause, with when they parked, and the events of one cause are replayed", async () => {
+  const errors: Record<string, string> = { BAD: "the calendar is closed", ILL: "the calendar is closed" };
+  const on = {
+    booking: ({ booking }: { booking: { bookingCode: string } }) => {
+      throw new Error(`${errors[booking.bookingCode] ?? "no room"} for ${booking.bookingCode}`);
+    },
+  };
+  const { handle, page, browser, url, store } = await served({ on });
+  const parked: string[] = [];
+  for (const code of ["BAD", "ILL", "BAD", "FULL"]) parked.push(await handle(code, "Confirmed"));
+  const text = await page("?state=parked&personal=1");
+  expect(plain(text)).toMatch(
+    /Causes 3 × callback Error: the calendar is closed for \w+ 2 records, first parked .* last .* Replay these 3… 1 × callback Error: no room for FULL 1 record,/,
+  );
+  const [, cause = ""] = /id="cause-(\w+)"/.exec(text) ?? [];
+  expect(idsIn(await page(`?state=parked&cause=${cause}`))).toEqual(parked.slice(0, 3).reverse());
+  expect(plain(await page("?state=parked"))).not.toContain("calendar");
+  expect(plain(text)).toMatch(/booking:FULL callback parked [\d-]+ [\d:]+ UTC/);
+  expect(plain(await page("?state=done"))).not.toContain("Causes");
+  const question = `${url}/?state=parked&cause=${cause}&confirm=replay`;
+  expect(plain((await browser.get(question)).text)).toContain("Replay 3 events?");
+  expect(plain((await browser.submit(question, "replay")).text)).toContain("Replayed 3 events.");
+  expect(await store.counts()).toMatchObject({ parked: 1, pending: 3 });
+});
+
 describe("scheduled events", () => {
   async function withTimers() {
     const made = await served({ on: { fallback: () => {} } });
