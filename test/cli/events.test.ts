@@ -382,6 +382,34 @@ test("ls --follow prints the end of each attempt of an event, however old the ev
   await store.close();
 });
 
+test("replay --wait tells what came of it, and exits with 1 on new failures", async () => {
+  const { env, open, events } = await recorded();
+  const { webhooks, close } = appOf(env, {
+    store: open(),
+    maxAttempts: 1,
+    on: {
+      "booking.Request": () => {
+        throw new Error("still closed");
+      },
+    },
+  });
+  const drained = async (line: string) => {
+    const running = events(line);
+    const timer = setInterval(() => void webhooks.drain().catch(() => {}), 100);
+    return running.finally(() => clearInterval(timer));
+  };
+  expect(await drained("replay --all --yes --wait")).toMatchObject({
+    code: 1,
+    stdout: "2 replayed: 0 done, 2 failed again, 0 waiting\n",
+  });
+  const both = await drained(`replay ${idOf("done")} ${idOf("parked1")} --wait --json`);
+  expect(both.code).toBe(1);
+  expect(JSON.parse(both.stdout)).toEqual({ replayed: 2, done: 1, failed: 1, waiting: 0 });
+  expect(await drained(`replay ${idOf("done")} --wait`)).toMatchObject({ code: 0 });
+  expect(await events("discard --all --yes --wait")).toMatchObject({ code: 2 });
+  await close();
+});
+
 describe("on a terminal", () => {
   const long = `Error: the calendar is closed ${"and nobody answers ".repeat(100)}`;
   async function listed() {

@@ -1,6 +1,8 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { accountOf } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
 import { duration } from "../../console/html.ts";
+import { type Counted, MOST_FOLLOWED, ReplayOutcome, SILENCE } from "../../console/replay-outcome.ts";
 import {
   areTimers,
   isToCome,
@@ -283,6 +285,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
       ...filters,
       state: { ...state, help: `${state.help}; default: parked` },
       "dry-run": { help: "list the events that would change, and change nothing" },
+      ...(name === "replay" && waitOption),
       ...yesOption,
       ...storeOptions,
     },
@@ -295,7 +298,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
           "Give ids of events, or a filter, or --all. Ids cannot be combined with a filter or --all.",
         );
       const selected = { ...filter, state: filter?.state ?? "parked" };
-      await withStore(invocation, async (store) => {
+      return withStore(invocation, async (store) => {
         // Find all events first. If one id is unknown, the command then changes nothing.
         const found: StoredEvent[] = [];
         for (const eventId of eventIds) found.push(await findEvent(store, eventId));
@@ -306,16 +309,70 @@ function changeCommand(name: Change, summary: string, description: string, say: 
           out.result({ dryRun: true, count: events.length, events }, () =>
             [`Would ${name} ${shown}`, out.table(events, eventColumns(events))].join("\n").trim(),
           );
-          return;
+          return undefined;
         }
         await confirmRunNow(invocation, name, found);
+        const waitsFor =
+          name === "replay" && flag("wait") ? await followed(store, found, selected) : undefined;
         const changed = hasIds
           ? await changeSome(store, name, found)
           : await changeMatching(invocation, store, name, selected);
+        if (waitsFor) return waitForOutcome(invocation, waitsFor, changed);
         out.result({ [`${name}ed`]: changed }, () => `${eventsOf(changed)} ${say}`);
+        return undefined;
       });
     },
   };
+}
+
+const waitOption = {
+  wait: { help: "wait until each event is done or has failed again; exit with 1 if one has failed" },
+};
+
+/**
+ * The events whose outcome `--wait` tells, as they are before the replay.
+ *
+ * @throws UsageError if they are too many
+ */
+async function followed(
+  store: Store,
+  found: readonly StoredEvent[],
+  filter: EventFilter,
+): Promise<ReplayOutcome> {
+  const events = [...found];
+  if (found.length === 0)
+    for await (const event of eachEvent(store, filter)) {
+      if (events.push(event) > MOST_FOLLOWED)
+        throw new UsageError(
+          `--wait takes at most ${MOST_FOLLOWED} events. Give a filter that selects fewer.`,
+        );
+    }
+  return new ReplayOutcome(store, events);
+}
+
+/** The time between two looks at the events of a replay, ms. */
+const LOOK_INTERVAL = 500;
+
+/** Waits for the events of a replay. Returns the exit code, which is 1 unless all of them are done. */
+async function waitForOutcome(
+  { out, io: { signal } }: Invocation,
+  outcome: ReplayOutcome,
+  replayed: number,
+): Promise<number> {
+  const said = ({ done, failed, waiting }: Counted) =>
+    `${replayed} replayed: ${done} done, ${failed} failed again, ${waiting} waiting`;
+  let counted = await outcome.look();
+  while (counted.waiting > 0 && outcome.silentFor < SILENCE) {
+    const wipe = out.progress(said(counted));
+    await sleep(LOOK_INTERVAL, undefined, { signal }).finally(wipe);
+    counted = await outcome.look();
+  }
+  if (counted.waiting > 0)
+    out.warn(
+      "No process has claimed anything for 3 minutes. Does the app run, and does it reach the platform?",
+    );
+  out.result({ replayed, ...counted }, () => said(counted));
+  return counted.failed + counted.waiting > 0 ? 1 : 0;
 }
 
 /** Asks before scheduled events among these run early. Their callbacks cannot be taken back. */
