@@ -1,11 +1,18 @@
 import type { EventFilter } from "../stores/event-filter.ts";
-import { type Change, choosableStates, type EventState, eventStates } from "../stores/event-states.ts";
+import {
+  type Change,
+  choosableStates,
+  type EventState,
+  eventStates,
+  statesOf,
+} from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { eventsOfCause, MOST_GROUPED } from "./causes.ts";
 import { countEvents } from "./event-pages.ts";
 import { filterOf, inWords, queryOf } from "./filter-form.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
 import { rowsOf, type Store } from "./inbox-parts.ts";
+import type { Replays } from "./replay-line.ts";
 import { areTimers, isToCome, matchesOnlyTimers, runNowWords, scheduledWords } from "./scheduled-words.ts";
 import type { GoTo, View, Visit } from "./site.ts";
 
@@ -132,7 +139,12 @@ async function confirmRunNow(
 }
 
 /** Replays, discards or erases the events that a form names. */
-export async function act(store: Store, form: URLSearchParams, visit: Visit): Promise<View | GoTo> {
+export async function act(
+  store: Store,
+  form: URLSearchParams,
+  visit: Visit,
+  replays: Replays,
+): Promise<View | GoTo> {
   const asked = form.get("do");
   if (asked === "erase") return erase(store, form.get("record") ?? "");
   const change = changeOf(asked);
@@ -141,21 +153,44 @@ export async function act(store: Store, form: URLSearchParams, visit: Visit): Pr
     const filter = filterOf(form);
     if (Object.keys(filter).length === 0) return refused("Choose a filter first.");
     const cause = form.get("cause");
+    const followed = cause
+      ? await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED })
+      : // Without a state, a replay changes events of some states only.
+        filter.state && filter;
+    const run = change === "replay" && followed ? await replays.of(store, followed) : undefined;
     const changed = cause ? await changeCause(store, change, filter, cause) : await store[change](filter);
-    return { goTo: queryOf(filter, { [did[change]]: String(changed) }) };
+    return { goTo: queryOf(filter, { [did[change]]: String(changed), ...(run !== undefined && { run }) }) };
   }
   const chosen = chosenOf(form);
   if (chosen.length > MAX_SELECTION) return refused(`You can select at most ${MAX_SELECTION} events.`);
   if (chosen.length === 0) return refused("Select events first.");
   const question = change === "replay" ? await confirmRunNow(store, chosen, form, visit) : undefined;
   if (question) return question;
+  const followed = change === "replay" ? await readAll(store, chosen) : [];
+  const run = await replays.of(store, followed);
   let changed = 0;
   for (const filter of chosen) changed += await store[change](filter);
   const goTo = new URLSearchParams(form.get("back") ?? "");
   for (const name of flashNames) goTo.delete(name);
   goTo.set(did[change], String(changed));
   goTo.set("of", String(chosen.length));
+  if (run !== undefined) goTo.set("run", run);
   return { goTo };
+}
+
+/** The chosen events that a replay would change: those that are in the state in which the page showed them. */
+async function readAll(store: Store, chosen: readonly Chosen[]): Promise<StoredEvent[]> {
+  const found: StoredEvent[] = [];
+  for (const { eventId, state } of chosen) {
+    const event = await store.get(eventId);
+    if (
+      event &&
+      statesOf("replay", { eventId }).includes(event.state) &&
+      (state ?? event.state) === event.state
+    )
+      found.push(event);
+  }
+  return found;
 }
 
 async function erase(store: Store, ref: string): Promise<View | GoTo> {
@@ -219,7 +254,7 @@ async function countChangeable(
 
 /** The query parameters with the result of a form: `replayed=3&of=5` means that 3 of 5 events were replayed. */
 const verbs = ["replayed", "discarded", "erased"] as const;
-const flashNames = [...verbs, "of"];
+const flashNames = [...verbs, "of", "run"];
 
 /** The message with the result of the last form. */
 export function flashOf(query: URLSearchParams): Html | undefined {

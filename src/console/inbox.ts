@@ -21,6 +21,7 @@ import {
   snapshotCard,
   toComeOf,
 } from "./inbox-parts.ts";
+import { Replays } from "./replay-line.ts";
 import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
 
 /** Makes a console from a store, for the command line tool, which has no handler. */
@@ -36,12 +37,13 @@ export function storeConsole(
 
 /** Makes the console's pages for the events of a store. */
 export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
+  const replays = new Replays();
   const site: Site = {
     name: "Stayhook",
     links: [["Events", ""]],
     search: { name: "find", label: "Booking code, listing id or event id" },
-    view: (visit) => withoutBadFilters(viewOf(inbox, visit)),
-    act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit)),
+    view: (visit) => withoutBadFilters(withReplay(replays, visit, viewOf(inbox, visit))),
+    act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit, replays)),
     stats: async () => {
       const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
       return {
@@ -62,6 +64,17 @@ async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
   if (event) return eventView(inbox.store, event, visit);
   if (record) return recordView(inbox.store, record, visit);
   return listView(inbox, visit);
+}
+
+/** Puts what came of the last replay before the contents of a page. */
+async function withReplay(
+  replays: Replays,
+  { query }: Visit,
+  answer: Promise<View | GoTo>,
+): Promise<View | GoTo> {
+  const view = await answer;
+  const line = "goTo" in view ? undefined : await replays.lineOf(query);
+  return line && "body" in view ? { ...view, body: html`${line}${view.body}` } : view;
 }
 
 async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | GoTo> {

@@ -339,6 +339,26 @@ test("parked events are grouped by cause, with when they parked, and the events 
   expect(await store.counts()).toMatchObject({ parked: 1, pending: 3 });
 });
 
+test("after a replay the page says what came of it, and whether a process claims events at all", async () => {
+  const { handle, webhooks, browser, url, platform } = await served();
+  const parked = [await handle("BAD", "Cancelled"), await handle("WORSE", "Cancelled")];
+  const chosen = parked.map((eventId) => ["event", `parked ${eventId}`] as const);
+  const first = await browser.submit(`${url}/?state=parked`, "replay", chosen);
+  expect(plain(first.text)).toContain("2 to handle again: 0 done , 0 failed again, 2 waiting.");
+  const now = performance.now();
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => now + 181_000);
+  expect(plain((await browser.get(first.url)).text)).toContain(
+    "No process has claimed anything for 3 minutes.",
+  );
+  clock.mockRestore();
+  platform.booking("BAD", "Confirmed");
+  await webhooks.drain();
+  const said = "2 to handle again: 1 done , 1 failed again ( parked , retrying ), 0 waiting.";
+  expect(plain((await browser.get(first.url)).text)).toContain(said);
+  const all = await browser.submit(`${url}/?state=parked&confirm=replay`, "replay");
+  expect(plain(all.text)).toContain("1 to handle again: 0 done , 0 failed again, 1 waiting.");
+});
+
 describe("scheduled events", () => {
   async function withTimers() {
     const made = await served({ on: { fallback: () => {} } });

@@ -1,0 +1,54 @@
+// The line of a page that says what came of the last replay.
+
+import type { EventFilter } from "../stores/event-filter.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
+import { eachEvent } from "./event-pages.ts";
+import { randomHex } from "./form-guard.ts";
+import { type Html, html } from "./html.ts";
+import { ReplayOutcome, SILENCE } from "./replay-outcome.ts";
+
+type Store = EventStore<unknown>;
+
+/** The pages follow replays of at most this many events, because an open page reads them again and again. */
+const MOST_EVENTS = 2000;
+/** How many replays are remembered. */
+const MOST_REPLAYS = 20;
+
+/** The last replays of this process. Another process behind a load balancer shows only how many events were replayed. */
+export class Replays {
+  readonly #known = new Map<string, { readonly outcome: ReplayOutcome; readonly total: number }>();
+
+  /**
+   * Begins to follow events, before they are replayed.
+   *
+   * @returns the name of the replay for the query. `undefined` if the events are too many
+   */
+  async of(store: Store, chosen: EventFilter | readonly StoredEvent[]): Promise<string | undefined> {
+    const events: StoredEvent[] = [];
+    for await (const event of Array.isArray(chosen) ? chosen : eachEvent(store, chosen as EventFilter))
+      if (events.push(event) > MOST_EVENTS) return undefined;
+    if (events.length === 0) return undefined;
+    const name = randomHex(8);
+    this.#known.set(name, { outcome: new ReplayOutcome(store, events), total: events.length });
+    for (const oldest of this.#known.keys()) {
+      if (this.#known.size <= MOST_REPLAYS) break;
+      this.#known.delete(oldest);
+    }
+    return name;
+  }
+
+  /** Says what has come of the replay that the query names. */
+  async lineOf(query: URLSearchParams): Promise<Html | undefined> {
+    const replay = this.#known.get(query.get("run") ?? "");
+    if (!replay) return undefined;
+    const { outcome, total } = replay;
+    const { done, failed, waiting } = await outcome.look();
+    const link = (state: string) => html`<a href="?${new URLSearchParams({ state })}">${state}</a>`;
+    const isSilent = waiting > 0 && outcome.silentFor >= SILENCE;
+    const tone = (failed > 0 || isSilent) && "wait";
+    return html`<p class="flash ${tone}" role="status" id="replay">${total} to handle again: ${done} ${link("done")}, ${failed} failed again${
+      failed > 0 && html` (${link("parked")}, ${link("retrying")})`
+    }, ${waiting} waiting.${isSilent && " No process has claimed anything for 3 minutes. Does your app run?"}</p>`;
+  }
+}
