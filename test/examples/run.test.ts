@@ -48,7 +48,7 @@ test.concurrent("plays the vendor with three accounts, of which one gets a new t
     stdout.match(new RegExp(`^  vendor \\| ${account}: ${what}`, "gm"))?.length;
   for (const account of ["a17", "b2", "c3"]) expect(of(account, "block"), stdout).toBe(2);
   expect(of("c3", "left")).toBe(1);
-  expect(stdout.trim().split("\n").at(-2)).toContain('"accounts":["a17","b2"],"paused":{"count":0');
+  expect(stdout.trim().split("\n").at(-1)).toContain('"accounts":["a17","b2"],"paused":{"count":0');
 });
 
 test.concurrent("says what there is", async () => {
