@@ -169,8 +169,13 @@ async function assertUsed(
   }
 }
 
+/** The codes with which PostgreSQL and MySQL say that the database does not exist. */
+const noDatabase: readonly unknown[] = ["3D000", "ER_BAD_DB_ERROR"];
+
 function unreadable(error: Error, host: string, setting: string): Error {
   const cause = error.cause as (Error & { readonly code?: unknown }) | undefined;
+  if (noDatabase.includes(cause?.code))
+    return new MissingError(`There is no such database at ${host}: ${cause!.message}. Is ${setting} right?`);
   // The store's own error, such as that of a missing package, says what to do.
   if (cause === undefined || isDriverProblem(error)) return error;
   return new StayhookError(

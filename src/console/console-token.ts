@@ -14,7 +14,8 @@ export function behindToken(
   token: string,
   site: (authorize: SiteOptions["authorize"]) => FetchHandler,
 ): FetchHandler {
-  const inner = site((request) => isEqual(cookieOf(request, nameOf(new URL(request.url))) ?? "", token));
+  const isKnown = (request: Request) => isEqual(cookieOf(request, nameOf(new URL(request.url))) ?? "", token);
+  const inner = site(isKnown);
   return fetchHandler(async (request) => {
     const url = new URL(request.url);
     if (!/^(localhost|127\.0\.0\.1|\[::1\])$/.test(url.hostname))
@@ -23,7 +24,14 @@ export function behindToken(
         "The console answers only at localhost, 127.0.0.1 and [::1]. Open the URL that the command 'stayhook console' printed.",
       );
     const given = url.searchParams.get("token");
-    if (given === null) return inner.fetch(request);
+    if (given === null) {
+      if (isKnown(request)) return inner.fetch(request);
+      // The cookie of a browser outlives the command, and each start of the command makes a new token.
+      return refuse(
+        403,
+        "This page needs the token of the running command. If the command 'stayhook console' was started again, open the new URL that the command has printed.",
+      );
+    }
     if (!isEqual(given, token))
       return refuse(
         403,

@@ -74,6 +74,16 @@ test("a stranger's name for this machine is refused, with the token as well", as
   expect(status).toBe(403);
 });
 
+test("a page of a command that was started again says to open the new URL", async () => {
+  const { origin } = await opened();
+  const browser = new Browser();
+  browser.cookies.set(`stayhook-token-${new URL(origin).port}`, "0".repeat(48));
+  expect(await browser.get(origin)).toMatchObject({
+    status: 403,
+    text: expect.stringContaining("open the new URL that the command has printed"),
+  });
+});
+
 test("a port that is taken is named", async () => {
   const { origin, file } = await opened();
   const { port } = new URL(origin);

@@ -75,3 +75,14 @@ describe.each(Object.keys(kinds) as (keyof typeof kinds)[])("in %s", (kind) => {
     }
   });
 });
+
+test.each([postgres, mysql].filter(Boolean))(
+  "a database that does not exist is exit code 4: %s",
+  async (url) => {
+    const missing = Object.assign(new URL(url), { pathname: "/stayhook_no_such_database" }).href;
+    expect(await cli("events counts", { env: { STAYHOOK_STORE: missing } })).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining("There is no such database"),
+    });
+  },
+);

@@ -65,6 +65,8 @@ const scripts: Readonly<Record<string, readonly Step[]>> = {
     [`ls --limit 2 --after ${idOf("parked2").toUpperCase()}`, listed("parked1", "done")],
     ["ls --state parked", listed("parked2", "parked1")],
     ["ls --ref FINE", listed("waiting", "done")],
+    ["ls --ref fine", listed("waiting", "done")],
+    ["ls --ref booking:Fine", listed("waiting", "done")],
     ["ls --type booking.Request", listed("parked2", "parked1")],
     ["ls --reason callback --state parked", listed("parked2", "parked1")],
     ["ls --source reconcile", []],

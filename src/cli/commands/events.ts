@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { accountOf } from "../../account.ts";
+import { accountOf, inAccount, splitKey } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
 import { duration } from "../../console/html.ts";
 import { type Counted, MOST_FOLLOWED, ReplayOutcome, SILENCE } from "../../console/replay-outcome.ts";
@@ -97,6 +97,18 @@ function filterOptions(takenStates = eventStates) {
   } satisfies Options;
 }
 
+/** The filter with the record's code in the case in which the store has events of it, if it has none as given. */
+async function inKnownCase(store: Store, filter: EventFilter): Promise<EventFilter> {
+  if (filter.ref === undefined) return filter;
+  const { account, rest } = splitKey(filter.ref);
+  const [kind = "", code = ""] = rest.split(/:(.*)/s);
+  for (const each of new Set([code, code.toUpperCase(), code.toLowerCase()])) {
+    const ref = inAccount(account, `${kind}:${each}`);
+    if ((await store.list({ ref, limit: 1 })).length > 0) return { ...filter, ref };
+  }
+  return filter;
+}
+
 const ls: Subcommand = {
   name: "ls",
   summary: "list events, the newest first",
@@ -122,7 +134,9 @@ const ls: Subcommand = {
       return follow(invocation, filter ?? {});
     }
     const after = storedId(text("after") ?? "") || undefined;
-    const events = await withStore(invocation, (store) => store.list({ ...filter, limit, after }));
+    const events = await withStore(invocation, async (store) =>
+      store.list({ ...(await inKnownCase(store, filter ?? {})), limit, after }),
+    );
     out.result(events, () => out.table(events, eventColumns(events)));
   },
 };
