@@ -1,3 +1,11 @@
+export type {
+  DocumentDriver,
+  DocumentIndex,
+  DocumentQuery,
+  DocumentWrite,
+  StoreDocument,
+} from "./document/document-driver.ts";
+export { documentStore } from "./document/document-store.ts";
 export type { EventFilter } from "./event-filter.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {

@@ -35,6 +35,7 @@ const standIns: Readonly<Record<string, string>> = {
   '"vitest"': '"../../runner.ts"',
   '"pino"': '"../../loggers.ts"',
   '"winston"': '"../../loggers.ts"',
+  '"mongodb"': '"../../mongodb.ts"',
 };
 
 export interface Block {
@@ -81,7 +82,8 @@ export function generateModules(given: (name: string) => readonly string[]): Map
   rmSync(generated, { recursive: true, force: true });
   mkdirSync(generated, { recursive: true });
   const files = new Map<string, string>();
-  for (const [file, code] of extractFiles()) writeFileSync(new URL(file, generated), code);
+  for (const [file, code] of extractFiles())
+    writeFileSync(new URL(file, generated), code.replace(/^import .*$/gm, withStandIn));
   for (const { name, code } of extractBlocks()) {
     if (name === undefined) continue;
     const file = fileURLToPath(new URL(`${name}.ts`, generated));
@@ -91,18 +93,16 @@ export function generateModules(given: (name: string) => readonly string[]): Map
   return files;
 }
 
+function withStandIn(line: string): string {
+  return line.replace(/"[^"]+"/, (from) => standIns[from] ?? from);
+}
+
 function moduleOf(code: string, given: readonly string[]): string {
   const imports: string[] = [];
   const exported: string[] = [];
   const body = code
     .split("\n")
-    .filter(
-      (line) =>
-        !(
-          line.startsWith("import ") &&
-          imports.push(line.replace(/"[^"]+"/, (from) => standIns[from] ?? from))
-        ),
-    )
+    .filter((line) => !(line.startsWith("import ") && imports.push(withStandIn(line))))
     .map((line) =>
       line.replace(/^export (async function (\w+))/, (_, declaration: string, name: string) => {
         exported.push(name);

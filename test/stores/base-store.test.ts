@@ -11,11 +11,11 @@ class GroupingStore extends MemoryStore {
   readonly groups: number[] = [];
   #isGone = false;
 
-  protected override async doClose() {
+  override async doClose() {
     this.#isGone = true;
   }
 
-  protected override async doAdd(additions: readonly Addition[]) {
+  override async doAdd(additions: readonly Addition[]) {
     if (this.#isGone) throw new Error("the connections are gone");
     this.groups.push(additions.length);
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -23,12 +23,12 @@ class GroupingStore extends MemoryStore {
     return super.doAdd(additions);
   }
 
-  protected override async doSettle(settlements: readonly Settlement<never>[]) {
+  override async doSettle(settlements: readonly Settlement<never>[]) {
     this.groups.push(settlements.length);
     return super.doSettle(settlements);
   }
 
-  protected override async doRenew(claims: readonly ClaimedEvent[], duration: number) {
+  override async doRenew(claims: readonly ClaimedEvent[], duration: number) {
     this.groups.push(claims.length);
     return super.doRenew(claims, duration);
   }
@@ -39,7 +39,7 @@ class LockedStore extends MemoryStore {
   readonly #lock = Promise.withResolvers<void>();
   readonly unlock = this.#lock.resolve;
 
-  protected override async doAdd(additions: readonly Addition[]) {
+  override async doAdd(additions: readonly Addition[]) {
     if (additions.some(({ event }) => event.ref === "booking:locked")) await this.#lock.promise;
     return super.doAdd(additions);
   }
@@ -179,7 +179,7 @@ describe("a clock that is set back", () => {
 
   test("is not inferred from an answer that takes long", async () => {
     class SlowStore extends MemoryStore {
-      protected override async doNextDue() {
+      override async doNextDue() {
         const answer = await super.doNextDue();
         await new Promise((resolve) => setTimeout(resolve, 5000));
         return answer;
@@ -218,12 +218,12 @@ describe("if the store fails while it reads or repairs its clock", () => {
   class FailingStore extends MemoryStore {
     isBroken = true;
 
-    protected override async doLastReceivedAt() {
+    override async doLastReceivedAt() {
       if (this.isBroken) throw new Error("the connection was lost");
       return super.doLastReceivedAt();
     }
 
-    protected override async doSetBack() {
+    override async doSetBack() {
       if (this.isBroken) throw new Error("the connection was lost");
       return super.doSetBack();
     }
@@ -270,7 +270,7 @@ test("an event that another process adds before the first answer arrives does no
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
   class SlowStore extends MemoryStore {
-    protected override async doClaim(call: ClaimCall) {
+    override async doClaim(call: ClaimCall) {
       const answer = await super.doClaim(call);
       await vi.advanceTimersByTimeAsync(2000);
       await this.add(eventOf("booking:new", "new"));
@@ -290,13 +290,13 @@ test("calls that look at the clock at once repair the times once", async () => {
   onTestFinished(() => void vi.useRealTimers());
   let repairs = 0;
   class SlowStore extends MemoryStore {
-    protected override async doNextDue() {
+    override async doNextDue() {
       const answer = await super.doNextDue();
       await new Promise((resolve) => setTimeout(resolve, 2000));
       return answer;
     }
 
-    protected override async doSetBack() {
+    override async doSetBack() {
       repairs += 1;
       return super.doSetBack();
     }
@@ -318,14 +318,14 @@ describe("a claim whose answer was lost", () => {
     /** Runs before each attempt is ended. */
     ending = async (): Promise<void> => {};
 
-    protected override async doClaim(call: ClaimCall) {
+    override async doClaim(call: ClaimCall) {
       const answer = await super.doClaim(call);
       call.claimed = answer.result.claimed;
       await this.answer(call.eventId);
       return answer;
     }
 
-    protected override async doSettle(settlements: readonly Settlement<never>[]) {
+    override async doSettle(settlements: readonly Settlement<never>[]) {
       await this.ending();
       return super.doSettle(settlements);
     }
@@ -379,7 +379,7 @@ describe("a claim whose answer was lost", () => {
 test("a settle that is repeated after an error keeps the worker in the history", async () => {
   let isBroken = true;
   class FailingStore extends MemoryStore {
-    protected override async doSettle(settlements: readonly Settlement<never>[]) {
+    override async doSettle(settlements: readonly Settlement<never>[]) {
       if (isBroken) throw new Error("the store is down");
       return super.doSettle(settlements);
     }

@@ -16,14 +16,13 @@ import {
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
   delayUntil,
   dropText,
   type EventRow,
   firstOf,
-  isFiredTimer,
   isLocked,
   isOpen,
   isWaiting,
@@ -42,23 +41,24 @@ import { type RunTransaction, runInOrder } from "./memory-transaction.ts";
 /**
  * The plain model of a store. Tests compare the behavior of all other stores with this store.
  *
- * No step awaits between reading and writing, so each step is atomic.
+ * No step awaits between reading and writing, so each step is atomic. The steps are public, because `documentStore` runs them
+ * on the rows that it has read.
  */
 export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   declare readonly transactional?: true;
   readonly #transaction: RunTransaction<Tx> | undefined;
-  readonly #tables = new MemoryTables();
+  readonly #tables: MemoryTables;
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
-  #leases = 0;
 
   /** @param transaction - runs the writes of `event.atomically` in the user's database */
-  constructor(transaction?: RunTransaction<Tx>) {
+  constructor(transaction?: RunTransaction<Tx>, tables = new MemoryTables()) {
     super();
+    this.#tables = tables;
     this.#transaction = transaction;
     if (transaction) this.transactional = true;
   }
 
-  protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
+  async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const now = this.#tables.now();
     return additions.map((addition) => this.#add(addition, now));
   }
@@ -91,16 +91,16 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return "added";
   }
 
-  protected async doClaim(options: ClaimOptions): Promise<Timed<ClaimResult>> {
+  async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     const now = this.#tables.now();
     const claimed: Claimed[] = [];
-    for (const record of this.#tables.candidates(options, now)) {
-      if (claimed.length >= options.limit) break;
-      const row = options.eventId === undefined ? firstOf(record) : this.#tables.events.get(options.eventId);
+    for (const record of this.#tables.candidates(call, now)) {
+      if (claimed.length >= call.limit) break;
+      const row = call.eventId === undefined ? firstOf(record) : this.#tables.events.get(call.eventId);
       // An ended lease stays valid until an event of the record is claimed.
       if (row !== undefined && isOpen(row) && row.dueAt <= now) {
         this.#tables.expire(record, now);
-        claimed.push(this.#lease(row, now, options));
+        claimed.push(this.#lease(row, now, call, `${call.token}:${claimed.length}`));
       } else {
         // A replaced event may be due later than its record.
         this.#tables.refresh(record);
@@ -109,10 +109,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return { now, result: { claimed, nextDueAt: this.#nextDueAt } };
   }
 
-  #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions): Claimed {
+  #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions, token: string): Claimed {
     const { record } = row;
-    this.#leases += 1;
-    const token = String(this.#leases);
     const end = now + leaseDuration;
     record.lease = { row, end, duration: leaseDuration };
     this.#tables.setState(row, "processing");
@@ -125,7 +123,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return { claim: toClaim(row, token), row: { history: row.history, worker } };
   }
 
-  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
+  async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
     const end = this.#tables.now() + duration;
     const held = claims.filter((claim) => {
       const row = this.#tables.held(claim);
@@ -138,7 +136,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return held.map(({ lease }) => lease);
   }
 
-  protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
+  async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
     for (const { claim, writes } of settlements) {
       if (writes.length === 0 || this.#transaction === undefined) continue;
       if (this.#tables.held(claim) === undefined) return [this.#alreadySettled(claim)];
@@ -207,7 +205,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return { held, more: held };
   }
 
-  protected async doNextDue(): Promise<Timed<number | undefined>> {
+  async doNextDue(): Promise<Timed<number | undefined>> {
     const [now, at] = [this.#tables.now(), this.#nextDueAt];
     return { now, result: at === null ? undefined : Math.max(0, at - now) };
   }
@@ -217,7 +215,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return time === LOCKED ? null : time;
   }
 
-  protected async doSetBack(): Promise<void> {
+  async doSetBack(): Promise<void> {
     const now = this.#tables.now();
     for (const record of this.#tables.records.values()) {
       for (const row of record.events) {
@@ -237,17 +235,17 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     }
   }
 
-  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+  async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
     const record = this.#tables.records.get(ref);
     return record === undefined ? 0 : this.#tables.remove(record, what, this.#tables.now());
   }
 
-  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
+  async doGet(eventId: string): Promise<StoredEvent | undefined> {
     const row = this.#tables.events.get(eventId);
     return row && toStoredEvent(row);
   }
 
-  protected async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
+  async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
     const rows = this.#tables.matching(filter, before).slice(0, limit);
     return { found: rows.map(toStoredEvent), next: undefined };
   }
@@ -257,13 +255,14 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   /** Changes all matching events in one step, because Node would run no I/O between batches. */
-  protected async doChange(
+  async doChange(
     change: Change,
     filter: RowFilter,
     states: readonly EventState[],
+    { before }: Slice,
   ): Promise<Sliced<number>> {
     const now = this.#tables.now();
-    const rows = this.#tables.matching(filter).filter(
+    const rows = this.#tables.matching(filter, before).filter(
       // An event that is due needs no replay.
       (row) => states.includes(row.state) && !(change === "replay" && isOpen(row) && row.dueAt <= now),
     );
@@ -294,30 +293,30 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     this.#tables.refresh(row.record);
   }
 
-  protected async doCounts(): Promise<Record<EventState, number>> {
+  async doCounts(): Promise<Record<EventState, number>> {
     return { ...this.#tables.counts };
   }
 
-  protected async doOldestWaiting(): Promise<number | undefined> {
+  async doOldestWaiting(): Promise<number | undefined> {
     const now = this.#tables.now();
     const since = this.#tables.oldestWaiting(now);
     return since === undefined ? undefined : Math.max(0, now - since);
   }
 
-  protected async doScheduledDue(): Promise<number> {
+  async doScheduledDue(): Promise<number> {
     return this.#tables.scheduledDue(this.#tables.now());
   }
 
-  protected async doLastReceivedAt(): Promise<number | undefined> {
+  async doLastReceivedAt(): Promise<number | undefined> {
     return this.#tables.lastReceivedAt;
   }
 
-  protected async doErase(ref: string): Promise<number | undefined> {
+  async doErase(ref: string): Promise<number | undefined> {
     const record = this.#tables.records.get(ref);
     return record === undefined ? 0 : this.#eraseRecord(record)?.events;
   }
 
-  protected async doEraseAccount(account: string): Promise<EraseStep> {
+  async doEraseAccount(account: string): Promise<EraseStep> {
     const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
     const records = new Set([...(this.#tables.accounts.get(account) ?? [])].map(({ record }) => record));
     for (const record of this.#tables.records.values())
@@ -344,20 +343,20 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return { events: erased.length, snapshots };
   }
 
-  protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
+  async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
     const record = this.#tables.records.get(ref);
     return record?.snapshot && toRecordSnapshot(record);
   }
 
   /** Returns all snapshots in one page. With several pages, each page would sort all records again. */
-  protected async doSnapshots(after: string | undefined): Promise<RecordSnapshot[]> {
+  async doSnapshots(after: string | undefined): Promise<RecordSnapshot[]> {
     return [...this.#tables.records.values()]
       .filter(({ ref, snapshot }) => snapshot !== undefined && (after === undefined || ref! > after))
       .sort((a, b) => (a.ref! < b.ref! ? -1 : 1))
       .map(toRecordSnapshot);
   }
 
-  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+  async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
     const now = this.#tables.now();
     const known = this.#tables.records.get(ref);
     if (known?.snapshot !== undefined) {
@@ -372,39 +371,27 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return true;
   }
 
-  protected async doGetMeta(key: string) {
+  async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
     return meta && { value: meta.value, age: Math.max(0, this.#tables.now() - meta.setAt) };
   }
 
-  protected async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
+  async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
     if (this.#meta.get(key)?.value !== expected) return false;
     if (value === undefined) this.#meta.delete(key);
     else this.#meta.set(key, { value, setAt: this.#tables.now() });
     return true;
   }
 
-  protected async doPrune({ state, reason, age, limit }: PruneOptions): Promise<number> {
-    const until = this.#tables.now() - age;
-    const rows = (
-      state === "done"
-        ? [...this.#tables.done, ...this.#tables.doneTimers]
-        : this.#tables.matching({ state, reason })
-    )
-      .filter((row) => row.endedAt <= until && !isFiredTimer(row))
-      .sort((a, b) => a.endedAt - b.endedAt)
-      .slice(0, limit);
+  async doPrune(options: PruneOptions): Promise<number> {
+    const rows = this.#tables.prunable(options);
     for (const row of rows) this.#tables.forget(row);
     for (const { record } of rows) this.#tables.refresh(record);
     return rows.length;
   }
 
-  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
-    const until = this.#tables.now() - age;
-    const records = [...this.#tables.records.values()]
-      .filter(({ snapshot, seenAt, index }) => snapshot !== undefined && seenAt <= until && index === -1)
-      .sort((a, b) => a.seenAt - b.seenAt)
-      .slice(0, limit);
+  async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
+    const records = this.#tables.prunableSnapshots(options);
     for (const record of records) {
       record.snapshot = undefined;
       record.sequence = 0;
@@ -413,10 +400,7 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return records.length;
   }
 
-  protected async doRestore(
-    events: readonly StoredEvent[],
-    snapshots: readonly RecordSnapshot[],
-  ): Promise<void> {
+  async doRestore(events: readonly StoredEvent[], snapshots: readonly RecordSnapshot[]): Promise<void> {
     for (const event of events) {
       if (this.#tables.events.has(event.eventId)) continue;
       this.#tables.insert(
@@ -430,5 +414,5 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     }
   }
 
-  protected async doClose(): Promise<void> {}
+  async doClose(): Promise<void> {}
 }

@@ -4,11 +4,19 @@ import { accountOf } from "../../account.ts";
 import { clockOffset } from "../../clock.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState } from "../event-states.ts";
-import type { ClaimOptions } from "../event-store.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { lostHistory } from "../outcomes.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { DueHeap } from "./due-heap.ts";
-import { type EventRow, firstOf, isMatch, isWaiting, newRecordRow, type RecordRow } from "./memory-rows.ts";
+import {
+  type EventRow,
+  firstOf,
+  isFiredTimer,
+  isMatch,
+  isWaiting,
+  newRecordRow,
+  type RecordRow,
+} from "./memory-rows.ts";
 
 /** The maximum number of done events that the store keeps to recognize repeated deliveries. */
 const MOST_DONE = 100_000;
@@ -79,9 +87,9 @@ export class MemoryTables {
     return this.#arrivals;
   }
 
-  /** Returns the event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */
+  /** Returns the event's record. */
   recordFor(ref: string | null, eventId: string): RecordRow {
-    const key = ref ?? `\0${eventId}`;
+    const key = recordKeyOf(ref, eventId);
     let record = this.records.get(key);
     if (record === undefined) {
       record = newRecordRow(key, ref);
@@ -149,6 +157,24 @@ export class MemoryTables {
       .filter((row) => row !== undefined)
       .filter((row) => row.arrival < before && isMatch(row, filter))
       .reverse();
+  }
+
+  /** Returns the events that `prune` deletes, the one that ended first first. */
+  prunable({ state, reason, age, limit }: PruneOptions): EventRow[] {
+    const until = this.now() - age;
+    return (state === "done" ? [...this.done, ...this.doneTimers] : this.matching({ state, reason }))
+      .filter((row) => row.endedAt <= until && !isFiredTimer(row))
+      .sort((a, b) => a.endedAt - b.endedAt)
+      .slice(0, limit);
+  }
+
+  /** Returns the records whose snapshot `pruneSnapshots` deletes, the one that was seen first first. */
+  prunableSnapshots({ age, limit }: PruneSnapshotsOptions): RecordRow[] {
+    const until = this.now() - age;
+    return [...this.records.values()]
+      .filter(({ snapshot, seenAt, index }) => snapshot !== undefined && seenAt <= until && index === -1)
+      .sort((a, b) => a.seenAt - b.seenAt)
+      .slice(0, limit);
   }
 
   now(): number {
@@ -232,6 +258,11 @@ export class MemoryTables {
       if (state === "scheduled" && dueAt! <= now) count += 1;
     return count;
   }
+}
+
+/** Returns the key of an event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */
+export function recordKeyOf(ref: string | null, eventId: string): string {
+  return ref ?? `\0${eventId}`;
 }
 
 function hasDueTime(state: EventState): boolean {

@@ -1,0 +1,433 @@
+import { splitKey } from "../../account.ts";
+import { StayhookError } from "../../errors.ts";
+import { BaseStore } from "../base-store.ts";
+import type { RowFilter } from "../event-filter.ts";
+import type { Change, EventState } from "../event-states.ts";
+import type { EventStore, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
+import { type EventRow, toStoredEvent } from "../memory/memory-rows.ts";
+import { MemoryStore } from "../memory/memory-store.ts";
+import { recordKeyOf } from "../memory/memory-tables.ts";
+import type { Addition, Settlement } from "../outcomes.ts";
+import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { DocumentDriver, DocumentQuery, StoreDocument } from "./document-driver.ts";
+import { documentKey, dueOf, LoadedTables } from "./loaded-tables.ts";
+
+/** How often a step runs again because another process changed its documents meanwhile. */
+const TRIES = 100;
+/** The longest wait before a step runs again, ms. */
+const LONGEST_PAUSE = 50;
+/** How many records a claim tries at once. */
+const CLAIMS_AT_ONCE = 100;
+
+/**
+ * Returns a store in a document database, such as MongoDB. It needs no SQL and no locks, but conditional writes of several
+ * documents in one atomic step. It reads and writes a whole record at once, with all its events. It has no
+ * `event.atomically`.
+ *
+ * @param driver - reads and writes the documents
+ *
+ * @example
+ * ```ts
+ * import { documentStore } from "stayhook/store";
+ *
+ * const store = documentStore(driver);
+ * ```
+ */
+export function documentStore(driver: DocumentDriver): EventStore {
+  return new DocumentStore(driver);
+}
+
+/** What a step works on. */
+interface Scope {
+  /** The keys of the step's records. */
+  readonly records: readonly string[];
+  /** The step also gets the records of these events. */
+  readonly ids?: readonly string[];
+  /** The arrival numbers of new events. */
+  readonly arrivals?: readonly number[];
+}
+
+/** The rules of the memory store, on the rows of some documents. */
+interface Loaded {
+  readonly tables: LoadedTables;
+  readonly rules: MemoryStore;
+}
+
+/**
+ * Runs the steps of the memory store on the documents that they concern, and writes the documents if they are unchanged.
+ * If another process has changed one of them meanwhile, the step runs again.
+ */
+class DocumentStore extends BaseStore {
+  readonly #driver: DocumentDriver;
+  #silence: (() => void) | undefined;
+
+  constructor(driver: DocumentDriver) {
+    super();
+    this.#driver = driver;
+  }
+
+  async #run<T>(scope: Scope, step: (rules: MemoryStore) => Promise<T>): Promise<T> {
+    for (let tries = 1; tries <= TRIES; tries++) {
+      const documents = await this.#read(scope);
+      const { tables, rules } = loaded(documents, await this.#now(), scope.arrivals);
+      const result = await step(rules);
+      const writes = tables.writes();
+      if (writes.length === 0 || (await this.#driver.write(writes))) return result;
+      await pause(Math.random() * Math.min(tries, LONGEST_PAUSE));
+    }
+    const changed = scope.records.map((key) => key.replace("\0", "event ")).join(", ");
+    throw new StayhookError(
+      `Other processes changed ${changed} during each of ${TRIES} tries. Call again later.`,
+    );
+  }
+
+  async #read({ records, ids = [] }: Scope): Promise<readonly StoreDocument[]> {
+    const homes = ids.length === 0 ? [] : await this.#documents("id", ids);
+    return this.#documents("record", [...records, ...homes.map(({ body }) => body)]);
+  }
+
+  async #documents(kind: "record" | "id", keys: readonly string[]): Promise<readonly StoreDocument[]> {
+    return this.#driver.read([...new Set(keys)].map((key) => documentKey(kind, key)));
+  }
+
+  async #now(): Promise<number> {
+    return this.#driver.now === undefined ? Date.now() : this.#driver.now();
+  }
+
+  /** Returns the rows of these records and events, for a step that only reads. */
+  async #view(scope: Scope): Promise<Loaded> {
+    return loaded(await this.#read(scope), await this.#now());
+  }
+
+  /** Yields the rows of one record after the other. */
+  async *#each(query: DocumentQuery): AsyncGenerator<Loaded & { readonly document: StoreDocument }> {
+    const now = await this.#now();
+    for await (const document of this.#driver.find(query)) yield { document, ...loaded([document], now) };
+  }
+
+  async #arrivals(count: number): Promise<number[]> {
+    const last = count === 0 ? 0 : await this.#driver.increment(count);
+    return Array.from({ length: count }, (_, index) => last - count + 1 + index);
+  }
+
+  /** Runs one step for each record, so that another process that changes one record delays only this one. */
+  protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
+    const arrivals = await this.#arrivals(additions.length);
+    const groups = Map.groupBy(additions.keys(), (index) => recordOf(additions[index]!));
+    const answers: AddAnswer[] = [];
+    const group = async (record: string, indexes: readonly number[]) => {
+      const scope = {
+        records: [record],
+        ids: indexes.map((index) => additions[index]!.event.eventId),
+        arrivals: indexes.map((index) => arrivals[index]!),
+      };
+      const given = indexes.map((index) => additions[index]!);
+      for (const [at, answer] of (await this.#run(scope, (rules) => rules.doAdd(given))).entries())
+        answers[indexes[at]!] = answer;
+    };
+    await Promise.all([...groups].map(([record, indexes]) => group(record, indexes)));
+    return answers;
+  }
+
+  protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
+    const now = await this.#now();
+    const claimed: Claimed[] = [];
+    if (call.eventId !== undefined) {
+      for (const { body } of await this.#documents("id", [call.eventId]))
+        claimed.push(...(await this.#claim(body, call, call.token)));
+      return { now, result: { claimed } };
+    }
+    const tried = new Set<string>();
+    for (;;) {
+      const limit = Math.min(call.limit - claimed.length, CLAIMS_AT_ONCE);
+      const records = limit > 0 ? await this.#due(now, limit, tried) : [];
+      if (records.length === 0) return { now, result: { claimed } };
+      const claims = records.map((record) => {
+        tried.add(record);
+        return this.#claim(record, call, `${call.token}:${tried.size}`);
+      });
+      claimed.push(...(await Promise.all(claims)).flat());
+    }
+  }
+
+  /** Returns the records that are due longest, without those in `tried`. */
+  async #due(now: number, limit: number, tried: ReadonlySet<string>): Promise<string[]> {
+    const records: string[] = [];
+    for await (const document of this.#driver.find({ by: "due" })) {
+      if (records.length >= limit || dueOf(document)! > now) break;
+      const record = recordKey(document);
+      if (!tried.has(record)) records.push(record);
+    }
+    return records;
+  }
+
+  async #claim(record: string, call: ClaimCall, token: string): Promise<readonly Claimed[]> {
+    return this.#run({ records: [record] }, async (rules) => {
+      const { claimed } = (await rules.doClaim({ ...call, limit: 1, token })).result;
+      call.claimed = [...call.claimed, ...claimed];
+      return claimed;
+    });
+  }
+
+  /** A new version makes sure that a claim that arrives late is not written. */
+  protected override async doFindLost(calls: readonly ClaimCall[]): Promise<readonly Claimed[]> {
+    const lost = calls.flatMap(({ claimed }) => claimed);
+    const records = lost.map(({ claim }) => recordKeyOf(claim.ref, claim.eventId));
+    for (const document of await this.#documents("record", records)) {
+      const { key, version } = document;
+      await this.#driver.write([
+        { key, expected: version, document: { ...document, version: crypto.randomUUID() } },
+      ]);
+    }
+    return lost;
+  }
+
+  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
+    const renewals = claims.map((claim) =>
+      this.#run({ records: [recordKeyOf(claim.ref, claim.eventId)] }, (rules) =>
+        rules.doRenew([claim], duration),
+      ),
+    );
+    return (await Promise.all(renewals)).flat();
+  }
+
+  protected async doSettle(settlements: readonly Settlement<never>[]): Promise<Settled[]> {
+    const settled = settlements.map(async (settlement) => {
+      const { claim, additions } = settlement;
+      const scope = {
+        records: [recordKeyOf(claim.ref, claim.eventId), ...additions.map(recordOf)],
+        ids: additions.map(({ event }) => event.eventId),
+        arrivals: await this.#arrivals(additions.length),
+      };
+      return this.#run(scope, (rules) => rules.doSettle([settlement]));
+    });
+    return (await Promise.all(settled)).flat();
+  }
+
+  protected async doNextDue(): Promise<Timed<number | undefined>> {
+    const now = await this.#now();
+    for await (const document of this.#driver.find({ by: "due" }))
+      return { now, result: Math.max(0, dueOf(document)! - now) };
+    return { now, result: undefined };
+  }
+
+  protected async doSetBack(): Promise<void> {
+    for await (const { document } of this.#each({ by: "record" }))
+      if (document.due !== undefined)
+        await this.#run({ records: [recordKey(document)] }, (rules) => rules.doSetBack());
+  }
+
+  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
+    return this.#run({ records: [ref] }, (rules) => rules.doRemove(ref, what));
+  }
+
+  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
+    return (await this.#view({ records: [], ids: [eventId] })).rules.doGet(eventId);
+  }
+
+  protected async arrivalOf(eventId: string): Promise<number | undefined> {
+    return (await this.#view({ records: [], ids: [eventId] })).tables.events.get(eventId)?.arrival;
+  }
+
+  protected async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
+    const { eventId, ref } = filter;
+    let rows: EventRow[] = [];
+    if (eventId !== undefined || ref !== undefined) {
+      const scope = { records: ref === undefined ? [] : [ref], ids: eventId === undefined ? [] : [eventId] };
+      rows = (await this.#view(scope)).tables.matching(filter, before);
+    } else {
+      for await (const { document, tables } of this.#each({ by: "newest", state: filter.state })) {
+        // All other records have only older events.
+        if (rows.length >= limit && rows[limit - 1]!.arrival > -document.newest!) break;
+        rows.push(...tables.matching(filter, before));
+        rows = rows.sort((a, b) => b.arrival - a.arrival).slice(0, limit);
+      }
+    }
+    return { found: rows.slice(0, limit).map(toStoredEvent), next: undefined };
+  }
+
+  protected async doChange(
+    change: Change,
+    filter: RowFilter,
+    states: readonly EventState[],
+  ): Promise<Sliced<number>> {
+    // Later events, which have arrived during the change, keep their state.
+    const slice = { before: (await this.#driver.increment(1)) + 1, limit: Number.POSITIVE_INFINITY };
+    let found = 0;
+    // An index by record, because a record moves in the other ones when it is changed.
+    for await (const { document, tables } of this.#each({ by: "record", state: filter.state })) {
+      if (tables.matching(filter).length === 0) continue;
+      const step = (rules: MemoryStore) => rules.doChange(change, filter, states, slice);
+      found += (await this.#run({ records: [recordKey(document)] }, step)).found;
+    }
+    return { found, next: undefined };
+  }
+
+  protected async doCounts(): Promise<Record<EventState, number>> {
+    const none = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+    return { ...none, ...(await this.#driver.counts()) };
+  }
+
+  protected async doOldestWaiting(): Promise<number | undefined> {
+    let oldest: number | undefined;
+    for await (const { rules } of this.#each({ by: "due" })) {
+      const age = await rules.doOldestWaiting();
+      if (age !== undefined) oldest = Math.max(oldest ?? 0, age);
+    }
+    return oldest;
+  }
+
+  protected async doScheduledDue(): Promise<number> {
+    let count = 0;
+    for await (const { rules } of this.#each({ by: "due", state: "scheduled" }))
+      count += await rules.doScheduledDue();
+    return count;
+  }
+
+  protected async doLastReceivedAt(): Promise<number | undefined> {
+    for await (const { received } of this.#driver.find({ by: "received" })) return -received!;
+    return undefined;
+  }
+
+  protected async doErase(ref: string): Promise<number | undefined> {
+    return this.#run({ records: [ref] }, (rules) => rules.doErase(ref));
+  }
+
+  protected async doEraseAccount(account: string): Promise<EraseStep> {
+    const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
+    for await (const { document, tables } of this.#each({ by: "record" })) {
+      const record = recordKey(document);
+      if (!tables.accounts.has(account) && splitKey(record).account !== account) continue;
+      const step = await this.#run({ records: [record] }, (rules) => rules.doEraseAccount(account));
+      erased.events += step.events;
+      erased.snapshots += step.snapshots;
+      erased.processing += step.processing;
+    }
+    return erased;
+  }
+
+  protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
+    return (await this.#view({ records: [ref] })).rules.doSnapshotOf(ref);
+  }
+
+  protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    const from = after === undefined ? undefined : documentKey("record", after);
+    const snapshots: RecordSnapshot[] = [];
+    for await (const { rules } of this.#each({ by: "record", after: from })) {
+      snapshots.push(...(await rules.doSnapshots(undefined)));
+      if (snapshots.length >= limit) break;
+    }
+    return snapshots;
+  }
+
+  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
+    return this.#run({ records: [ref] }, (rules) => rules.doLearn(ref, snapshot));
+  }
+
+  protected async doGetMeta(key: string) {
+    const [now, document] = [await this.#now(), await this.#meta(key)];
+    return document && { value: document.value, age: Math.max(0, now - document.setAt) };
+  }
+
+  async #meta(key: string) {
+    const [document] = await this.#driver.read([documentKey("meta", key)]);
+    const body =
+      document && (JSON.parse(document.body) as { readonly value: string; readonly setAt: number });
+    return body && { ...body, version: document.version };
+  }
+
+  protected async doSetMeta(given: string, value: string | undefined, expected: string | undefined) {
+    const [setAt, known] = [await this.#now(), await this.#meta(given)];
+    if (known?.value !== expected) return false;
+    const key = documentKey("meta", given);
+    const document = { key, version: crypto.randomUUID(), body: JSON.stringify({ value, setAt }) };
+    if (known === undefined && value === undefined) return true;
+    return this.#driver.write([
+      { key, expected: known?.version, document: value === undefined ? undefined : document },
+    ]);
+  }
+
+  protected async doPrune(options: PruneOptions): Promise<number> {
+    let oldest: { readonly record: string; readonly endedAt: number }[] = [];
+    for await (const { tables, document } of this.#each({ by: "record", state: options.state })) {
+      const record = recordKey(document);
+      oldest.push(...tables.prunable(options).map(({ endedAt }) => ({ record, endedAt })));
+      oldest = oldest.sort((a, b) => a.endedAt - b.endedAt).slice(0, options.limit);
+    }
+    let pruned = 0;
+    for (const [record, { length: limit }] of Map.groupBy(oldest, (row) => row.record))
+      pruned += await this.#run({ records: [record] }, (rules) => rules.doPrune({ ...options, limit }));
+    return pruned;
+  }
+
+  protected async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
+    let oldest: { readonly key: string; readonly seenAt: number }[] = [];
+    for await (const { tables } of this.#each({ by: "record" })) {
+      oldest.push(...tables.prunableSnapshots(options));
+      oldest = oldest.sort((a, b) => a.seenAt - b.seenAt).slice(0, options.limit);
+    }
+    let pruned = 0;
+    for (const { key } of oldest)
+      pruned += await this.#run({ records: [key] }, (rules) => rules.doPruneSnapshots(options));
+    return pruned;
+  }
+
+  protected async doRestore(
+    events: readonly StoredEvent[],
+    snapshots: readonly RecordSnapshot[],
+  ): Promise<void> {
+    const arrivals = await this.#arrivals(events.length);
+    for (const [index, event] of events.entries()) {
+      const { ref, eventId } = event;
+      const scope = {
+        records: [recordKeyOf(ref, eventId)],
+        ids: [eventId],
+        arrivals: [arrivals[index]!],
+      };
+      await this.#run(scope, (rules) => rules.doRestore([event], []));
+    }
+    for (const snapshot of snapshots)
+      await this.#run({ records: [snapshot.ref] }, (rules) => rules.doRestore([], [snapshot]));
+  }
+
+  override subscribe(wake: () => void): () => void {
+    const unsubscribe = super.subscribe(wake);
+    this.#silence ??= this.#driver.notifier?.listen(() => this.subscribers.wake());
+    return () => {
+      unsubscribe();
+      if (!this.subscribers.isEmpty) return;
+      this.#silence?.();
+      this.#silence = undefined;
+    };
+  }
+
+  protected override notify(): void {
+    this.#driver.notifier?.notify();
+  }
+
+  protected async doClose(): Promise<void> {
+    this.#silence?.();
+    await this.#driver.close();
+  }
+}
+
+function loaded(documents: readonly StoreDocument[], now: number, arrivals: readonly number[] = []): Loaded {
+  const tables = new LoadedTables(documents, now, arrivals);
+  return { tables, rules: new MemoryStore(undefined, tables) };
+}
+
+function recordOf({ event }: Addition): string {
+  return recordKeyOf(event.ref, event.eventId);
+}
+
+function recordKey({ body }: StoreDocument): string {
+  return (JSON.parse(body) as { readonly key: string }).key;
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
