@@ -20,7 +20,7 @@ export interface Webhooks {
 
 /** Finds the account in a request of the framework. */
 export type AccountFinder<R> = {
-  // A method, so that the parameter may have the framework's own type of requests.
+  /** Finds the account. A method, so that the parameter may have the framework's own type of requests. */
   find(request: R): string | readonly string[] | undefined;
 }["find"];
 

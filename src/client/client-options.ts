@@ -41,9 +41,11 @@ export interface FetchResponse {
   /** The HTTP status. */
   readonly status: number;
   /** The headers of the answer. */
-  readonly headers: Iterable<readonly [string, string]> & {
+  readonly headers: {
     /** Returns the value of a header, or `null`. */
     get(name: string): string | null;
+    /** Calls the function for each header. */
+    forEach(callback: (value: string, name: string) => void): void;
   };
   /** Reads the body as text. */
   text(): Promise<string>;

@@ -37,7 +37,9 @@ export function redactor(secrets: Iterable<string>): Redactor {
     json: (value) => redactJson(value, text),
     headers: (headers) => {
       const copy = new Headers();
-      for (const [name, value] of headers) copy.append(name, text(value));
+      headers.forEach((value, name) => {
+        copy.append(name, text(value));
+      });
       return copy;
     },
     issues: (issues) =>

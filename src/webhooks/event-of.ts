@@ -20,6 +20,12 @@ interface EventCarrier {
   readonly "~event"?: unknown;
 }
 
+/** Options that find the account of a request. */
+interface AccountSource {
+  /** The option `accountFrom` of the handler. */
+  readonly accountFrom: AccountFrom;
+}
+
 /** Options that choose the fields to compare. */
 interface TrackSource {
   /** The option `track` of the handler. */
@@ -31,7 +37,7 @@ type EventsOf<H> = H extends EventSource
       H["client"],
       H["store"] extends EventStore<infer Tx> ? Tx : never,
       TrackedBy<H>,
-      H extends { readonly accountFrom: AccountFrom } ? InAccount : unknown
+      H extends AccountSource ? InAccount : unknown
     >
   : H extends EventCarrier
     ? NonNullable<H["~event"]>
