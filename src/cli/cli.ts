@@ -72,10 +72,10 @@ async function runCommand(args: readonly string[], io: Io, out: Output, platform
     text: (name) => values[name] as string | undefined,
     texts: (name) => (values[name] as readonly string[] | undefined) ?? [],
     flag: (name) => values[name] === true,
-    client: async () => {
+    client: async (tokens) => {
       const { "base-url": baseUrl = io.env.STAYHOOK_BASE_URL } = values as { readonly "base-url"?: string };
       const { clientOf } = await import("./platform-client.ts");
-      const client = clientOf(baseUrl, io, out);
+      const client = clientOf(baseUrl, io, out, tokens);
       platform.url = baseUrl?.replace(/\/+$/, "");
       return client;
     },

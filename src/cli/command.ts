@@ -80,8 +80,13 @@ export interface Invocation {
   /** The values of an option that may be given more than once. */
   texts(name: string): readonly string[];
   flag(name: string): boolean;
-  /** Makes the client from `--base-url` and the environment. @throws UsageError (rejects) naming each missing setting */
-  client(): Promise<StayhookClient>;
+  /**
+   * Makes the client from `--base-url` and the environment.
+   *
+   * @param tokens - the tokens of accounts, in place of the token of the environment
+   * @throws UsageError (rejects) naming each missing setting
+   */
+  client(tokens?: ReadonlyMap<string, string>): Promise<StayhookClient>;
   /** Returns the message of an error, with the platform's URL and the setting to check. */
   describe(error: unknown): string;
 }

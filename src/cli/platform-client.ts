@@ -7,8 +7,17 @@ import type { Io, Output } from "./output.ts";
 // the build removes the files of the modules that index.ts exports.
 
 /** @throws UsageError naming each missing setting; InvalidArgumentError for an invalid setting */
-export function clientOf(baseUrl: string | undefined, { env }: Io, out: Output): StayhookClient {
-  const { STAYHOOK_ACCESS_TOKEN: accessToken } = env;
+export function clientOf(
+  baseUrl: string | undefined,
+  { env }: Io,
+  out: Output,
+  tokens?: ReadonlyMap<string, string>,
+): StayhookClient {
+  const { STAYHOOK_ACCESS_TOKEN: ownToken } = env;
+  const hasTokens = tokens !== undefined && [...tokens.values()].every((token) => token !== "");
+  const accessToken = hasTokens
+    ? ({ account = "" }: { readonly account: string | undefined }) => tokens.get(account)!
+    : ownToken;
   const missing = [
     baseUrl ? [] : ["STAYHOOK_BASE_URL (the platform's URL; or use --base-url)"],
     accessToken ? [] : ["STAYHOOK_ACCESS_TOKEN (the access token)"],

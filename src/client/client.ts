@@ -113,7 +113,11 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
     this.#shared = shared;
     const { booking, listing } = this.#options.models ?? {};
     this.#http = accountId === undefined ? shared.http : shared.http.of(accountId);
-    this.webhookConfig = webhookConfigResource(this.#http, readers, settings.baseUrl);
+    this.webhookConfig = webhookConfigResource(this.#http, readers, {
+      baseUrl: settings.baseUrl,
+      log: settings.log,
+      account: accountId,
+    });
     this.listings = listingsResource(this.#http, readers, listing, settings);
     this.bookings = bookingsResource(this.#http, readers, booking);
     // The methods also work alone, as in `const { request } = client`, and through a Proxy around the client.

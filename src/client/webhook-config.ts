@@ -1,6 +1,7 @@
 import * as z from "zod";
 import { pause } from "../async.ts";
 import { type Issue, StayhookError } from "../errors.ts";
+import type { Log } from "../logger.ts";
 import { type Endpoints, WebhookConfig } from "../models/records.ts";
 import { isTopic, topics } from "../models/topics.ts";
 import { check, option, optionsObject } from "../options.ts";
@@ -52,7 +53,8 @@ export interface WebhookConfigResource {
   /**
    * Reads the configuration. If it does not exist, creates it. If it differs from `input`, updates it. After a write,
    * `ensure` reads the configuration back, and compares `isActive` and the URLs with `input`. If they differ, `ensure`
-   * reads once more after half a second. Call `ensure` at every start of the app, on all machines.
+   * reads once more after half a second. Call `ensure` at every start of the app, on all machines. If it replaces a URL
+   * of another host, it logs a warning, because another app may need that URL.
    *
    * @throws NotFoundError if the platform accepted the configuration, but does not have it afterwards
    * @throws ResponseValidationError if the platform accepted the configuration, but has another one afterwards. The
@@ -73,6 +75,8 @@ export interface Ensured {
   readonly action: "created" | "updated" | "unchanged";
   /** The configuration as `ensure` read it last. */
   readonly config: WebhookConfig;
+  /** The configuration that `ensure` found and replaced. It is `undefined` unless `action` is `updated`. */
+  readonly previous?: WebhookConfig | undefined;
 }
 
 const configModel: Model<WebhookConfig> = {
@@ -86,7 +90,18 @@ const configModel: Model<WebhookConfig> = {
       .map(([topic]) => `endpoints.${topic}`),
 };
 
-export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL): WebhookConfigResource {
+interface ConfigContext {
+  readonly baseUrl: URL;
+  readonly log: Log;
+  /** The account whose configuration it is. */
+  readonly account: string | undefined;
+}
+
+export function webhookConfigResource(
+  http: Http,
+  readers: Readers,
+  { baseUrl, log, account }: ConfigContext,
+): WebhookConfigResource {
   const current = readers.recordOrNone(configModel);
   /** Like `current`, but an empty answer does not mean that there is no configuration. */
   const certain: typeof current = (answer) => {
@@ -157,7 +172,14 @@ export function webhookConfigResource(http: Http, readers: Readers, baseUrl: URL
         if (isActive === found.isActive && haveSameUrls(endpoints, before))
           return { action: "unchanged" as const, config: found };
         try {
-          return await send("updated", endpoints);
+          const written = await send("updated", endpoints);
+          const replaced = otherHosts(before, endpoints);
+          if (replaced.length > 0)
+            log.warn(
+              `ensure() replaced the URLs of another host: ${replaced.join("; ")}. If another app needs its notifications, give it its URL again`,
+              { account },
+            );
+          return { ...written, previous: found };
         } catch (error) {
           // Somebody deleted the configuration after `ensure` read it.
           if (error instanceof NotFoundError) return send("created", endpoints);
@@ -212,6 +234,16 @@ function differences({ isActive, urls }: Asked, config: WebhookConfig): Issue[] 
         return issue(["endpoints", topic], asked, asked === kept ? `${kept} with another secret` : kept);
       }),
   ];
+}
+
+/** Returns a text for each topic whose URL was on another host, without the secrets of the URLs. */
+function otherHosts(before: WireConfig["endpoints"], after: WireConfig["endpoints"]): string[] {
+  return Object.entries(before)
+    .filter(([topic, url]) => {
+      const [old, own] = [parseUrl(url)?.host, parseUrl(after[topic])?.host];
+      return old !== undefined && own !== undefined && old !== own;
+    })
+    .map(([topic, url]) => `${topic}: ${maskedUrl(url)} by ${maskedUrl(after[topic]!)}`);
 }
 
 function haveSameUrls(some: WireConfig["endpoints"], others: WireConfig["endpoints"]): boolean {

@@ -54,8 +54,8 @@ export function telemetry(options: TelemetryOptions = {}): Required<Telemetry> {
     ...requestSpans(tracer),
     observe: (observation) => {
       instruments.observations.add(1, attributesOf(observation));
-      if (observation.kind === "paused") instruments.pauses.add(observation.scope);
-      if (observation.kind === "resumed") instruments.pauses.delete(observation.scope);
+      if (observation.kind === "paused") instruments.pauses.begin(observation);
+      if (observation.kind === "resumed") instruments.pauses.end(observation);
       if (observation.kind === "started" && observation.lateness !== undefined)
         instruments.lateness.record(observation.lateness / 1000, system);
     },
@@ -206,7 +206,11 @@ function instrumentsOf(meter: Meter) {
   const paused = meter.createObservableGauge("stayhook.paused", {
     description: "1 while this process pauses, because the platform is out of reach.",
   });
-  const pauses = new Set<string>();
+  const pausedAccounts = meter.createObservableGauge("stayhook.paused.accounts", {
+    description: "Accounts that this process has paused, in whole or in part.",
+    unit: "{account}",
+  });
+  const pauses = new Pauses();
   return {
     pauses,
     duration: meter.createHistogram("messaging.process.duration", {
@@ -232,7 +236,7 @@ function instrumentsOf(meter: Meter) {
       unit: "{observation}",
     }),
     watch(count: () => Promise<WaitingEvents>): () => void {
-      const gauges = [waiting, oldestAge, parked, paused];
+      const gauges = [waiting, oldestAge, parked, paused, pausedAccounts];
       const observe: Parameters<Meter["addBatchObservableCallback"]>[0] = async (result) => {
         const counted = await count();
         result.observe(waiting, counted.waiting, system);
@@ -240,11 +244,47 @@ function instrumentsOf(meter: Meter) {
         result.observe(parked, counted.parked, system);
         for (const scope of SCOPES)
           result.observe(paused, pauses.has(scope) ? 1 : 0, { ...system, "stayhook.pause.scope": scope });
+        result.observe(pausedAccounts, pauses.accounts, system);
       };
       meter.addBatchObservableCallback(observe, gauges);
       return () => meter.removeBatchObservableCallback(observe, gauges);
     },
   };
+}
+
+type Paused = Pick<Extract<Observation, { kind: "paused" | "resumed" }>, "scope" | "account">;
+
+/** What this process pauses. */
+class Pauses {
+  readonly #scopes = new Set<string>();
+  /** The scopes of each account. */
+  readonly #ofAccounts = new Map<string, Set<string>>();
+
+  begin({ scope, account }: Paused): void {
+    this.#scopesOf(account).add(scope);
+  }
+
+  end({ scope, account }: Paused): void {
+    const scopes = this.#scopesOf(account);
+    scopes.delete(scope);
+    if (account !== undefined && scopes.size === 0) this.#ofAccounts.delete(account);
+  }
+
+  /** Whether this pauses for all accounts, or for the only one. */
+  has(scope: string): boolean {
+    return this.#scopes.has(scope);
+  }
+
+  get accounts(): number {
+    return this.#ofAccounts.size;
+  }
+
+  #scopesOf(account: string | undefined): Set<string> {
+    if (account === undefined) return this.#scopes;
+    const scopes = this.#ofAccounts.get(account) ?? new Set();
+    this.#ofAccounts.set(account, scopes);
+    return scopes;
+  }
 }
 
 const SCOPES = ["everything", "bookings", "listings"] as const;

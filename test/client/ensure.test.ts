@@ -124,7 +124,9 @@ describe("ensure", () => {
     const { outcome, sent } = await ensuring([{ json: { isActive: true, endpoints: shown, id: 1 } }], input);
     const { isActive = true } = input;
     const further = Object.keys(otherEndpoints).length > 0 && { otherEndpoints };
-    expect(outcome).toEqual({ action: "updated", config: { isActive, endpoints, ...further } });
+    const previous = { isActive: true, endpoints: { bookings, listings } };
+    expect(outcome).toMatchObject({ action: "updated", previous });
+    expect(outcome).toHaveProperty("config", { isActive, endpoints, ...further });
     expect(sent).toEqual([["GET"], ["PUT", { isActive, endpoints: { ...endpoints, ...otherEndpoints } }]]);
   });
 
@@ -139,7 +141,7 @@ describe("ensure", () => {
       const refuseCreate = ({ method }: Received) => ({ status: method === "POST" ? status : 204 });
       const { outcome, sent } = await ensuring([{ status: 404 }, { json: current }], undefined, refuseCreate);
       const config = { isActive: true, endpoints: { listings, bookings } };
-      expect(outcome).toEqual({ action: "updated", config });
+      expect(outcome).toEqual({ action: "updated", previous: expect.anything(), config });
       expect(sent).toEqual([
         ["GET"],
         ["POST", { isActive: true, endpoints: { bookings } }],
@@ -232,7 +234,7 @@ describe("ensure", () => {
       const answers = [{ json: kept }, { status: 204 }, { json: kept }, { json: wanted }];
       const server = await platform(answers);
       const ensured = await clientOf(server).webhookConfig.ensure({ endpoints: { bookings } });
-      expect(ensured).toEqual({ action: "updated", config: wanted });
+      expect(ensured).toEqual({ action: "updated", previous: expect.anything(), config: wanted });
       expect(server.requests).toHaveLength(4);
     });
 

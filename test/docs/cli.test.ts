@@ -67,10 +67,11 @@ test("every command of docs/cli.md does what the text says", async () => {
     words(line)
       .slice(2)
       .map((word) =>
-        /^((new-)?events\.db|my-app)$/.test(word)
+        /^((new-)?events\.db|my-app|tokens\.json)$/.test(word)
           ? join(dirname(file), word)
           : word.replace(/^https?:\/\/[^/]+\/hooks\?.*/, endpoint),
       );
+  writeFileSync(join(dirname(file), "tokens.json"), JSON.stringify({ a17: env.STAYHOOK_ACCESS_TOKEN }));
   const ran: string[] = [];
   for (const line of lines) {
     const args = adapted(line);

@@ -57,7 +57,7 @@ async function subscriber({ on = {}, ...options }: Partial<WebhookHandlerOptions
       method: "POST",
       body: JSON.stringify({ eventId, bookingCode, listingId: null, timestamp: "2026-05-01T12:00:00Z" }),
     });
-  return { ...sdk, platform, baseUrl, accessToken, client, webhooks, store, deliver };
+  return { ...sdk, otel, platform, baseUrl, accessToken, client, webhooks, store, deliver };
 }
 
 /** Makes a SQLite store that is deleted after the test. */
@@ -398,6 +398,25 @@ test("show what this process pauses", async () => {
   await deliver(eventId, "LIMITED");
   await webhooks.drain();
   expect(await paused()).toEqual({ everything: 1, bookings: 0, listings: 0 });
+});
+
+test("count the accounts that this process has paused", async () => {
+  const { points, otel } = await subscriber();
+  const count = async () =>
+    (await points("stayhook.paused.accounts")).map(({ value, attributes }) => {
+      expect(JSON.stringify(attributes)).not.toContain("a17");
+      return value;
+    });
+  const pause = { kind: "paused", since: new Date(), reason: "refused", wait: 1, error: undefined } as const;
+  expect(await count()).toEqual([0]);
+  otel.observe({ ...pause, scope: "bookings", account: "a17" } as never);
+  otel.observe({ ...pause, scope: "listings", account: "a17" } as never);
+  otel.observe({ ...pause, scope: "account", account: "b2" } as never);
+  expect(await count()).toEqual([2]);
+  expect((await points("stayhook.paused")).map(({ value }) => value)).toEqual([0, 0, 0]);
+  otel.observe({ kind: "resumed", scope: "bookings", account: "a17" });
+  otel.observe({ kind: "resumed", scope: "account", account: "b2" });
+  expect(await count()).toEqual([1]);
 });
 
 test("without an SDK, no event has a traceparent", async () => {

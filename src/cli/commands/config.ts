@@ -3,6 +3,7 @@ import { maskedUrl } from "../../client/urls.ts";
 import { StayhookError } from "../../errors.ts";
 import type { WebhookConfig } from "../../models/records.ts";
 import { topics } from "../../models/topics.ts";
+import { accountOption, clientOfAccount } from "../account-tokens.ts";
 import { confirm, yesOption } from "../arguments.ts";
 import {
   type Command,
@@ -17,6 +18,7 @@ import { firstLinesOf, howToMakeConfig, toOf, toOption, urlOption, warnOfQuery }
 const variableOf = (topic: string): string => `STAYHOOK_ENDPOINT_${topic.toUpperCase()}`;
 
 const setOptions: Options = {
+  ...accountOption,
   ...Object.fromEntries(
     topics.map((topic) => [
       topic,
@@ -83,7 +85,7 @@ async function set(invocation: Invocation): Promise<undefined> {
   );
   if (Object.keys(endpoints).length === 0)
     throw new UsageError("Give at least one of --bookings, --listings and --messages.");
-  const { webhookConfig } = await invocation.client();
+  const { webhookConfig } = await clientOfAccount(invocation);
   const config = { isActive: !invocation.flag("inactive"), endpoints };
   const { signal } = invocation.io;
   const exists = (await webhookConfig.get({ signal })) !== undefined;
@@ -104,7 +106,7 @@ async function set(invocation: Invocation): Promise<undefined> {
 }
 
 async function toggle(invocation: Invocation, isActive: boolean): Promise<undefined> {
-  const { webhookConfig } = await invocation.client();
+  const { webhookConfig } = await clientOfAccount(invocation);
   const { signal } = invocation.io;
   try {
     const shown = await webhookConfig.toggle(isActive, { signal });
@@ -121,9 +123,11 @@ const get: Subcommand = {
   summary: "show the webhook configuration, with *** in place of secrets in its URLs",
   examples: ["stayhook config get --json"],
   asksPlatform: true,
-  options: { "show-secrets": { help: "show the secrets in the URLs" } },
+  options: { ...accountOption, "show-secrets": { help: "show the secrets in the URLs" } },
   run: async (invocation) => {
-    const config = await (await invocation.client()).webhookConfig.get({ signal: invocation.io.signal });
+    const config = await (await clientOfAccount(invocation)).webhookConfig.get({
+      signal: invocation.io.signal,
+    });
     if (!config) throw missingConfig();
     const { out, flag } = invocation;
     if (flag("show-secrets")) out.result(config, () => out.fields(fieldsOf(config)));
@@ -158,7 +162,7 @@ const ensure: Subcommand = {
     ),
   },
   run: async (invocation) => {
-    const { client, flag, io, out, text } = invocation;
+    const { flag, io, out, text } = invocation;
     const given = Object.entries(await endpointsOf(invocation));
     const to =
       given.length > 0 && text("to") === undefined ? undefined : await toOf(invocation, "STAYHOOK_ENDPOINT");
@@ -172,8 +176,15 @@ const ensure: Subcommand = {
       );
     const endpoints = to ?? Object.fromEntries(given.map(([topic, url]) => [topic, url || null]));
     const wanted = { isActive: !flag("inactive"), endpoints };
-    const ensured = await (await client()).webhookConfig.ensure(wanted, { signal: io.signal });
-    const shown = { ...ensured, config: maskedConfig(ensured.config) };
+    const ensured = await (await clientOfAccount(invocation)).webhookConfig.ensure(wanted, {
+      signal: io.signal,
+    });
+    const { previous } = ensured;
+    const shown = {
+      ...ensured,
+      config: maskedConfig(ensured.config),
+      ...(previous && { previous: maskedConfig(previous) }),
+    };
     out.result(shown, () => out.fields([["action", shown.action], ...fieldsOf(shown.config)]));
   },
 };
@@ -183,6 +194,7 @@ const on: Subcommand = {
   summary: "switch delivery on",
   examples: ["stayhook config on"],
   asksPlatform: true,
+  options: accountOption,
   run: (invocation) => toggle(invocation, true),
 };
 
@@ -191,7 +203,7 @@ const off: Subcommand = {
   summary: "switch delivery off; while delivery is off, notifications are lost",
   examples: ["stayhook config off"],
   asksPlatform: true,
-  options: yesOption,
+  options: { ...accountOption, ...yesOption },
   run: async (invocation) => {
     await confirm(invocation, "Switch the delivery of notifications off");
     return toggle(invocation, false);
@@ -203,11 +215,13 @@ const remove: Subcommand = {
   summary: "delete the webhook configuration, so that the platform sends no notifications",
   examples: ["stayhook config delete"],
   asksPlatform: true,
-  options: yesOption,
+  options: { ...accountOption, ...yesOption },
   run: async (invocation) => {
-    const { client, io, out } = invocation;
+    const { io, out } = invocation;
     await confirm(invocation, "Delete the webhook configuration");
-    const { response } = await (await client()).webhookConfig.delete({ signal: io.signal }).withResponse();
+    const { response } = await (await clientOfAccount(invocation)).webhookConfig
+      .delete({ signal: io.signal })
+      .withResponse();
     if (response.status === 404 || response.status === 410) throw missingConfig();
     out.result({ deleted: true }, () => "webhook configuration deleted");
   },

@@ -1,8 +1,10 @@
+import type { StayhookClient } from "../../client/client.ts";
 import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
 import { isLoopback, parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { knownStatus } from "../../models/statuses.ts";
 import { isCheckable } from "../../stores/store-problem.ts";
+import { accountOptions, tokensGiven } from "../account-tokens.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { schemaOf, storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
@@ -25,6 +27,8 @@ type Finding = readonly [state: State, detail: string, exitCode?: number];
 
 /** The result of one check, printed on one line. */
 interface Check {
+  /** The account, if accounts are given. */
+  readonly account?: string;
   readonly check: string;
   readonly state: State;
   readonly detail: string;
@@ -39,9 +43,10 @@ const checkOf = (check: string, [state, detail, code = exitCodes.failed]: Findin
 });
 
 /** Checks the base URL, the token, the clocks and the configuration with requests that change nothing. */
-async function* checkPlatform(invocation: Invocation): AsyncGenerator<Check, WebhookConfig | undefined> {
-  const { client, describe, io } = invocation;
-  const { webhookConfig, listings } = await client();
+async function* checkPlatform(
+  { describe, io }: Invocation,
+  { webhookConfig, listings }: StayhookClient,
+): AsyncGenerator<Check, WebhookConfig | undefined> {
   const { signal } = io;
   try {
     const { data, response } = await listings.list({ signal }).withResponse();
@@ -301,15 +306,35 @@ async function* checkServer(invocation: Invocation): AsyncGenerator<Check> {
 
 /** @param delivery - the notification for `--deliver`. It refers to no booking or listing. */
 async function* allChecks(invocation: Invocation, delivery: string): AsyncGenerator<Check> {
-  const config = yield* checkPlatform(invocation);
+  const tokens = tokensGiven(invocation);
+  const client = await invocation.client(tokens);
   const to = await toOf(invocation);
+  yield* checkStore(invocation);
+  if (tokens === undefined) return yield* checkAccount(invocation, { client, to, delivery });
+  for (const account of tokens.keys()) {
+    const checks = checkAccount(invocation, { client: client.account(account), to, delivery });
+    for await (const found of checks) yield { ...found, account, check: `${account}: ${found.check}` };
+  }
+}
+
+interface AccountChecks {
+  readonly client: StayhookClient;
+  /** The endpoint to check in place of the configured ones. */
+  readonly to: string | undefined;
+  readonly delivery: string;
+}
+
+async function* checkAccount(
+  invocation: Invocation,
+  { client, to, delivery }: AccountChecks,
+): AsyncGenerator<Check> {
+  const config = yield* checkPlatform(invocation, client);
   // If several topics have the same URL, check the URL once.
   const topicsOf = new Map<string, string[]>();
   if (to !== undefined) topicsOf.set(to, ["endpoint"]);
   else
     for (const [topic, url] of Object.entries({ ...config?.endpoints, ...config?.otherEndpoints }))
       if (typeof url === "string") topicsOf.set(url, [...(topicsOf.get(url) ?? []), topic]);
-  yield* checkStore(invocation);
   const sent = invocation.flag("deliver") ? delivery : undefined;
   for (const [url, topics] of topicsOf)
     yield* checkEndpoint(topics.join(", "), url, sent, invocation.io.signal);
@@ -328,11 +353,17 @@ with a wrong secret, and one with a malformed body. It does not record the two t
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
 names no booking or listing. If a store is given, the command compares the version of its tables with the version that
 this stayhook makes, checks the rights and the settings that it needs, and changes nothing in the store. The exit code is the code of the first failed check.`,
-  examples: ["stayhook doctor", "stayhook doctor --deliver --json"],
+  examples: [
+    "stayhook doctor",
+    "stayhook doctor --deliver --json",
+    "stayhook doctor --account a17",
+    "stayhook doctor --accounts tokens.json",
+  ],
   asksPlatform: true,
   options: {
     ...toOption("check this endpoint instead of the configured endpoints"),
     deliver: { help: "also send a test notification, which the endpoint records" },
+    ...accountOptions,
     ...storeOptions,
   },
   run: async (invocation) => {
@@ -340,7 +371,7 @@ this stayhook makes, checks the rights and the settings that it needs, and chang
     const now = new Date().toISOString();
     const delivery = { eventId: crypto.randomUUID(), timestamp: now, bookingCode: null, listingId: null };
     // `client()` throws if a setting is missing. Call it before anything is printed.
-    await invocation.client();
+    await invocation.client(tokensGiven(invocation));
     if (flag("deliver") && !out.json)
       out.note(`Each endpoint will record this notification: ${JSON.stringify(delivery)}`);
     const checks: Omit<Check, "code">[] = [];

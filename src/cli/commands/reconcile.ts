@@ -1,11 +1,17 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/client-errors.ts";
 import { describeChanges } from "../../console/timeline.ts";
-import { createReconciler, type Incomplete, type ReconcileObservation } from "../../reconcile/reconciler.ts";
+import {
+  createReconciler,
+  type Incomplete,
+  type ReconcileObservation,
+  type ReconcileReport,
+} from "../../reconcile/reconciler.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { createWebhookHandler } from "../../webhooks/handler.ts";
-import { integerOf } from "../arguments.ts";
-import { type Command, exitCodes, type Invocation, ofBooking } from "../command.ts";
+import { accountOptions, type Tokens, tokensGiven } from "../account-tokens.ts";
+import { accountGiven, integerOf } from "../arguments.ts";
+import { type Command, exitCodes, type Invocation, ofBooking, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
 
@@ -28,7 +34,7 @@ type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }
 function lineOf(event: ReconcileObservation): string | undefined {
   switch (event.kind) {
     case "drift":
-      return `webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off or not configured"}`;
+      return `${event.account === undefined ? "" : `${event.account}/`}webhook configuration: ${event.isActive ? `unexpected URL for ${event.topics.join(" and ")}` : "delivery is off or not configured"}`;
     case "missed":
       return `${event.ref}: changed, but no notification of the change arrived`;
     case "changed":
@@ -49,6 +55,7 @@ record could not be read, or if another pass is running.`,
   examples: [
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
+    "stayhook reconcile --store events.db --account a17",
   ],
   asksPlatform: true,
   options: {
@@ -60,27 +67,40 @@ record could not be read, or if another pass is running.`,
     "no-baseline": {
       help: "in the first pass, add an event for each listing that is not in the store; default: only save its snapshot",
     },
-    concurrency: { value: "<n>", help: "how many records to read at once; default: 4" },
+    concurrency: { value: "<n>", help: "how many records, and accounts, to read at once; default: 4" },
+    ...accountOptions,
     ...storeOptions,
   },
   run: async (invocation) => {
     const concurrency = integerOf(invocation, "concurrency", 1, 999);
-    const client = await invocation.client();
-    return withStore(invocation, (store) => makePass(invocation, { store, client, concurrency }), {
+    const tokens = tokensGiven(invocation);
+    const client = await invocation.client(tokens);
+    return withStore(invocation, (store) => makePass(invocation, { store, client, concurrency, tokens }), {
       handlesSignal: true,
     });
   },
 };
 
+function fieldsOf({ accounts, duration, ...report }: ReconcileReport): Record<string, unknown> {
+  const shown = accounts && { accounts: accounts.checked, "accounts that failed": accounts.failed };
+  return { ...report, ...shown, duration: `${duration} ms` };
+}
+
 interface PassOptions {
   readonly client: StayhookClient;
   readonly store: EventStore<unknown>;
   readonly concurrency: number | undefined;
+  /** The accounts. It is `undefined` if there is one account. */
+  readonly tokens: Tokens | undefined;
 }
 
 /** Makes one pass, prints its observations as they come, and resolves to the exit code. */
-async function makePass({ out, io, flag, texts }: Invocation, options: PassOptions): Promise<number> {
-  const { client, store, concurrency } = options;
+async function makePass(invocation: Invocation, options: PassOptions): Promise<number> {
+  const { out, io, flag, texts } = invocation;
+  const { client, store, concurrency, tokens } = options;
+  const account = accountGiven(invocation);
+  if (texts("watch").length > 0 && tokens && account === undefined)
+    throw new UsageError("--watch needs --account, because a booking belongs to one account.");
   let checked = 0;
   let isRefused = false;
   let wipe = () => {};
@@ -102,21 +122,34 @@ async function makePass({ out, io, flag, texts }: Invocation, options: PassOptio
     verify: false,
     autoStart: false,
     logger: () => {},
+    ...(tokens && { accountFrom: () => undefined }),
   });
-  const reconciler = createReconciler(webhooks, { concurrency, baseline: !flag("no-baseline"), observe });
+  const reconciler = createReconciler(webhooks, {
+    concurrency,
+    baseline: !flag("no-baseline"),
+    observe,
+    ...(tokens && { accounts: () => tokens.keys() }),
+  });
   try {
     for (const code of texts("watch"))
       await ofBooking(
         code,
-        reconciler.watch(code),
+        reconciler.watch(code, { account }),
         ", so no pass was made. Correct --watch, and run it again",
       );
-    const pass = await reconciler.run({ signal: io.signal });
+    const pass = await reconciler.run({ signal: io.signal, account });
     wipe();
     const report = { ...pass, duration: Math.round(pass.duration) };
     out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
-      out.fields(Object.entries({ ...report, duration: `${report.duration} ms` })),
+      out.fields(Object.entries(fieldsOf(report))),
     );
+    const { accounts } = pass;
+    if (accounts && accounts.failed > 0) {
+      out.warn(
+        `${accounts.failed} of ${tokens!.size} accounts could not be read. Their next passes continue.`,
+      );
+      return exitCodes.failed;
+    }
     if (isRefused) {
       out.warn("The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN.");
       return exitCodes.refused;
