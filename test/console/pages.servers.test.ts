@@ -93,6 +93,19 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     }
   });
 
+  test("forced colors show the current tab", async () => {
+    const { url } = await season();
+    const page = await openPage({ forcedColors: "active" });
+    await page.goto(`${url}/?state=parked`);
+    const outlineOf = (selector: string) =>
+      page
+        .locator(selector)
+        .first()
+        .evaluate((link) => getComputedStyle(link).outlineStyle);
+    expect(await outlineOf(".tabs a[aria-current]")).toBe("solid");
+    expect(await outlineOf(".tabs a:not([aria-current])")).toBe("none");
+  });
+
   test("a support person finds out what happened to a booking, by keyboard alone", async () => {
     const { url, parked } = await season();
     const page = await openPage({ viewport: { width: 1280, height: 800 } });
