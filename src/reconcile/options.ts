@@ -29,11 +29,15 @@ export type Incomplete = "locked" | "unreachable" | "aborted";
 export interface ReconcileReport {
   /** The account, if the report is about the pass of one account. */
   readonly account?: string | undefined;
-  /**
-   * The accounts, if the report is about all of them. `checked` counts accounts whose pass got through. `failed` counts
-   * accounts that were skipped, because the platform refused or did not answer, or because their id is not valid.
-   */
-  readonly accounts?: { readonly checked: number; readonly failed: number } | undefined;
+  /** The accounts, if the report is about all of them. */
+  readonly accounts?:
+    | {
+        /** How many accounts had a pass that got through. */
+        readonly checked: number;
+        /** How many accounts were skipped, because the platform refused or did not answer, or their id is not valid. */
+        readonly failed: number;
+      }
+    | undefined;
   /** How many listings and bookings were read and compared. */
   readonly checked: number;
   /** How many events the pass added for records that changed or are gone. Includes events that `watch` added since the last pass. */

@@ -67,7 +67,10 @@ export interface Reconciler {
    */
   watch(
     bookingCodes: string | readonly string[],
-    options?: { readonly account?: string | undefined },
+    options?: {
+      /** The account of the bookings. Required with `accounts`, and refused without. */
+      readonly account?: string | undefined;
+    },
   ): Promise<void>;
   /**
    * Stops the current pass and starts no new pass. A call of {@link watch} that has not ended rejects. Close the
