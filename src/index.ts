@@ -130,6 +130,7 @@ export {
 export type { FetchContext, ReceiveContext } from "./webhooks/request-context.ts";
 export {
   type BookingStay,
+  type StayBooking,
   type StayChange,
   type StayChangeOptions,
   stayChange,

@@ -41,7 +41,7 @@ export interface StayChangeOptions {
 }
 
 /** The fields of a booking that {@link stayChange} reads. */
-interface StayBooking {
+export interface StayBooking {
   /** The booking's unique code. */
   readonly bookingCode: string;
   /** The status, or `gone`. */

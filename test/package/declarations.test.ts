@@ -88,7 +88,7 @@ const resolved = new Set([
   ...["EventsOfClient", "TrackSource", "TrackedBy", "OfType", "OfKind", "AnyStore", "Tracked", "MaybeConfig"],
   ...["BookingSchema", "ListingSchema", "WebhookConfigSchema", "NotificationSchema", "methods"],
   ...["RunInTransaction", "RunTransaction", "Ran", "AddAnswer"],
-  ...["FieldsOf", "GivenRecord", "Misspelt", "MeantBy"],
+  ...["FieldsOf", "GivenRecord", "Misspelt", "MeantBy", "FieldsOfBooking", "AccountField", "AccountSource"],
 ]);
 
 test.each(["d.ts", "d.cts"])("no signature shows a type without an exported name: %s", (extension) => {
