@@ -158,12 +158,16 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }
 
-/** Whether a successful answer to the read of a record is an empty list, or an object that holds nothing else. */
-export function isEmptyList(body: unknown): boolean {
+/**
+ * Whether a successful answer to the read of a record is an empty list, or an object that holds nothing else.
+ *
+ * @param wrappers - how many objects may be around the list
+ */
+export function isEmptyList(body: unknown, wrappers = 2): boolean {
   if (Array.isArray(body)) return body.length === 0;
-  if (!isObject(body)) return false;
+  if (!isObject(body) || wrappers === 0) return false;
   const [name = "", ...others] = Object.keys(body);
-  return others.length === 0 && payloadNames.includes(name) && isEmptyList(body[name]);
+  return others.length === 0 && payloadNames.includes(name) && isEmptyList(body[name], wrappers - 1);
 }
 
 /** Unwraps an array with a single element. Returns any other part unchanged. */

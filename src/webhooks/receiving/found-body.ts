@@ -79,8 +79,8 @@ function isForm(value: object): value is URLSearchParams {
  * `&` and `=`, so most JSON becomes a single key with an empty value.
  */
 export function jsonOfForm(parsed: object): string | undefined {
+  if (!/^\s*\{/.test(Object.keys(parsed)[0] ?? "")) return undefined;
   const fields = Object.entries(parsed);
-  if (!/^\s*\{/.test(fields[0]?.[0] ?? "")) return undefined;
   if (!fields.every(([, value]) => typeof value === "string")) return undefined;
   const text = fields.map(([key, value]) => (value === "" ? key : `${key}=${value}`)).join("&");
   // A form parser also replaces `+`. Put it back into the offset of a time.
