@@ -163,7 +163,7 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
  *
  * @param wrappers - how many objects may be around the list
  */
-export function isEmptyList(body: unknown, wrappers = 2): boolean {
+export function isEmptyList(body: unknown, wrappers = maxWrappers): boolean {
   if (Array.isArray(body)) return body.length === 0;
   if (!isObject(body) || wrappers === 0) return false;
   const [name = "", ...others] = Object.keys(body);

@@ -17,7 +17,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/mysql": ["mysql2/promise", "node:timers", "node:timers/promises", "zod"],
   "stayhook/node": ["node:buffer"],
   "stayhook/otel": ["@opentelemetry/api", "zod"],
-  "stayhook/postgres": ["node:crypto", "node:timers", "pg", "zod"],
+  "stayhook/postgres": ["node:crypto", "node:net", "node:timers", "node:timers/promises", "pg", "zod"],
   "stayhook/reconcile": ["ky", "uuid", "zod"],
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises", "zod"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
