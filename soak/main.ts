@@ -2,9 +2,10 @@
 // run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
 // plays some of the situations, and `--outage 60` makes their outages last 60 s. `npm run soak -- orders --triples 500
 // --stores postgres` runs all pairs and some triples of calls on one store. `npm run soak -- accounts --stores postgres
-// --groups token,429` plays some situations of one account among 300.
+// --groups token,429` plays some situations of one account among 300. `npm run soak -- accounts-day` plays a day of 300 accounts.
 import { parseArgs } from "node:util";
 import { accounts } from "./accounts.ts";
+import { accountsDay } from "./accounts-day.ts";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
 import { orders } from "./orders.ts";
@@ -43,6 +44,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   accounts: {
     title: "How long the events of 299 accounts wait while one account misbehaves",
     run: () => accounts(stores, values.groups?.split(",")),
+  },
+  "accounts-day": {
+    title: "A day of 300 accounts with lost notifications, killed processes and a refused token",
+    run: accountsDay,
   },
   orders: {
     title: "Two and three calls at once, in every order of their statements",
