@@ -28,7 +28,7 @@ const KILLS = [10, 22, 34, 50, 62];
 /** The steps in which the token is refused. */
 const [REFUSED_FROM, REFUSED_UNTIL] = [40, 72];
 /** The longest day, start and end of the run in real time, ms. */
-const [MOST_DAY, MOST_START, MOST_END] = [120_000, 20_000, 200_000];
+const [MOST_DAY, MOST_START, MOST_END] = [150_000, 20_000, 200_000];
 
 const dateIn = (days: number) => new Date(Date.now() + days * 1440 * MINUTE).toISOString().slice(0, 10);
 
