@@ -134,8 +134,14 @@ const certain = (bytes: Buffer, ...statuses: number[]): Attack => ({ bytes, stat
 const bodies: Record<string, (body: Buffer, random: Random) => Attack> = {
   "a body": (body) => whole(post(body), body),
   "a body in chunks": (body, random) => whole(chunked(body, random), body),
-  "a body that is said to be gzip": (body) =>
-    whole(post(body, { headers: ["host: x", "content-encoding: gzip"] }), body),
+  "a body that is said to be gzip": (body) => {
+    // Some bodies are gzip, and others are JSON that the header is wrong about. Their decoded content decides.
+    const { statuses: _, ...attack } = whole(
+      post(body, { headers: ["host: x", "content-encoding: gzip"] }),
+      body,
+    );
+    return attack;
+  },
 };
 
 const requests: Record<string, (body: Buffer, random: Random) => Attack> = {

@@ -80,10 +80,12 @@ describeEvery(
         const machine = machineOf(sandbox, store);
         const place = JSON.parse((await store.getMeta("stayhook:reconciler"))!.value);
         expect(place).toMatchObject({ owner: null, complete: true, learned: true });
-        // The bookings of the other events are not in this sandbox, so their reads fail.
-        expect(await machine.reconciler.run()).toMatchObject({ checked: CODES.length, changed: 5 });
+        // The bookings of the other events are not in this sandbox, so the pass finds that they are gone.
+        expect((await machine.reconciler.run()).checked).toBe(CODES.length);
         await machine.webhooks.drain();
-        const told = machine.told.filter(({ source }) => source === "reconcile");
+        const told = machine.told.filter(
+          ({ source, record }) => source === "reconcile" && CODES.includes(String(record)),
+        );
         expect(told.map(({ record }) => record).sort()).toEqual(CODES.slice(0, 5));
         expect(told.every(({ previousStatus }) => previousStatus === "Request")).toBe(true);
         expect(await statusesIn(store)).toMatchObject({ [`booking:${CODES[0]}`]: "Confirmed" });
