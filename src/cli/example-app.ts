@@ -13,7 +13,7 @@ const packagesOfFiles: Readonly<Record<string, Packages>> = {
   "node-http": {},
   express: { express: "^5.3.0" },
   fastify: { fastify: "^5.12.8" },
-  koa: { koa: "^3.3.0" },
+  koa: { koa: "^3.3.0", "@koa/bodyparser": "^6.1.0" },
   hono: { hono: "^4.13.19", "@hono/node-server": "^2.1.8" },
 };
 

@@ -84,19 +84,6 @@ describeMysql("settings", () => {
     }
   });
 
-  test("a zone with summer time changes no time, also in the hour that comes twice", async ({ skip }) => {
-    const connection = await mysql.createConnection({ uri: await databases.create() });
-    onTestFinished(() => connection.end());
-    const known = await connection.query("SET time_zone = 'Europe/Berlin'").catch(() => undefined);
-    if (known === undefined) return skip("the server has no time zone tables");
-    const [first, second] = [Date.UTC(2026, 9, 25, 0, 30), Date.UTC(2026, 9, 25, 1, 30)];
-    for (const ms of [first, second]) {
-      await connection.query(`SET timestamp = ${ms / 1000}`);
-      const [rows] = await connection.query<mysql.RowDataPacket[]>(mysqlDialect.clock!);
-      expect(Number(rows[0]?.now)).toBe(ms);
-    }
-  });
-
   const strict = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',EMPTY_STRING_IS_NULL')";
   test.each([
     ["sql_safe_updates", ["SET SESSION sql_safe_updates = 1"]],
