@@ -22,7 +22,7 @@ export function inNextTurn(callback: () => void): void {
 }
 
 /** A timer that can be set again: the new time replaces the old time. Does not keep a Node process alive. */
-export class Alarm {
+export class ResettableTimer {
   readonly #ring: () => void;
   #timer: Timer | undefined;
 

@@ -41,15 +41,15 @@ const most = 10_000_000;
 export function localTime(date: string, time: string, timeZone: string, options?: LocalTimeOptions): Date {
   // `dayOf` also reads other notations, and returns `YYYY-MM-DD`.
   if (typeof date !== "string" || dayOf(date) !== date)
-    refuse("date", date, "is not a date. Use YYYY-MM-DD, such as 2026-07-01");
+    throwInvalid("date", date, "is not a date. Use YYYY-MM-DD, such as 2026-07-01");
   if (typeof time !== "string" || !/^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$/.test(time))
-    refuse("time", time, "is not a time. Use HH:mm or HH:mm:ss, such as 15:00");
+    throwInvalid("time", time, "is not a time. Use HH:mm or HH:mm:ss, such as 15:00");
   checkNoUnknown(options, ["days", "hours", "minutes"]);
   const amount = (name: keyof LocalTimeOptions): number => {
     const value = options?.[name];
     if (value === undefined) return 0;
     if (Number.isInteger(value) && Math.abs(value) <= most) return value;
-    return refuse(name, value, `is not an integer from -${most} to ${most}`);
+    return throwInvalid(name, value, `is not an integer from -${most} to ${most}`);
   };
   const wallClock = Date.parse(`${date}T${time}Z`) + amount("days") * dayInMs;
   const exact = (amount("hours") * 60 + amount("minutes")) * 60_000;
@@ -83,17 +83,17 @@ function formatOf(timeZone: string): Intl.DateTimeFormat {
   if (known) return known;
   const problem = "is not a time zone of this runtime. Use an IANA name, such as Europe/Lisbon";
   // For `undefined`, Intl would use the zone of the machine.
-  if (typeof timeZone !== "string") return refuse("timeZone", timeZone, problem);
+  if (typeof timeZone !== "string") return throwInvalid("timeZone", timeZone, problem);
   try {
     const format = new Intl.DateTimeFormat("en-US", { timeZone, timeZoneName: "longOffset" });
     formats.set(timeZone, format);
     return format;
   } catch {
-    return refuse("timeZone", timeZone, problem);
+    return throwInvalid("timeZone", timeZone, problem);
   }
 }
 
-function refuse(argument: string, value: unknown, problem: string): never {
+function throwInvalid(argument: string, value: unknown, problem: string): never {
   const shown = Object(value) === value ? "an object" : cutToBytes(String(value) || "an empty text", 100);
   throw new InvalidArgumentError({ path: [argument], message: `${shown} ${problem}` });
 }

@@ -81,12 +81,12 @@ export function observersOf(own: Observers, telemetry: Observers | undefined, lo
     );
   if (log.writesDebug)
     observers.push({
-      onResponse: (response) => log.debug(describe(response), { account: response.account }),
+      onResponse: (response) => log.debug(lineOf(response), { account: response.account }),
     });
   return observers;
 }
 
-function describe({ method, path, attempt, duration, status, error }: ResponseObservation): string {
+function lineOf({ method, path, attempt, duration, status, error }: ResponseObservation): string {
   const outcome = error ? `got no complete answer (${error.code})` : `was answered with ${status}`;
   return `attempt ${attempt} of ${method} ${path} ${outcome} after ${Math.round(duration)} ms`;
 }

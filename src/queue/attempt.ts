@@ -7,7 +7,7 @@ import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { Reading } from "./circuit.ts";
+import type { TrackedRead } from "./circuit.ts";
 import type { CircuitBreaker, Verdict } from "./circuit-breaker.ts";
 import { Lease } from "./leases.ts";
 import type { ReadLimits } from "./refused-reads.ts";
@@ -52,7 +52,7 @@ export class Attempt<Tx> {
 
   readonly #queue: QueueOptions<Tx>;
   readonly #options: AttemptOptions;
-  readonly #reading: Reading;
+  readonly #reading: TrackedRead;
   /** Whether the attempt has used up one of the limited reads. */
   #hasRead = false;
   readonly #startedAt = performance.now();

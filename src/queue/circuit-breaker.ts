@@ -2,7 +2,7 @@
 
 import { errorText } from "../errors.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
-import { Circuit, type Reading } from "./circuit.ts";
+import { Circuit, type TrackedRead } from "./circuit.ts";
 import { LONGEST_RETRY_AFTER } from "./retries.ts";
 import { isAboutAll, type Testimony, type Witnesses } from "./witnesses.ts";
 import { type Backoff, type Lane, laneKey, type Outage, type Pause, type PauseScope } from "./work.ts";
@@ -204,14 +204,14 @@ export class CircuitBreaker {
    * @param record - the `ref`, or another name of what is read. `null` if nothing is read
    * @param outageFor - how long the event has been out of reach, ms
    */
-  begin(record: string | null, lane: Lane, outageFor = 0): Reading {
+  begin(record: string | null, lane: Lane, outageFor = 0): TrackedRead {
     const reading = { record: record ?? "", lane, epoch: this.#epoch, outageFor, reported: false };
     if (lane.kind !== undefined) for (const circuit of this.#openOf(lane)) circuit.trying ??= reading;
     return reading;
   }
 
   /** Notes that a read has ended. A half-open breaker without witnesses then lets the next attempt through. */
-  end(reading: Reading): void {
+  end(reading: TrackedRead): void {
     for (const circuit of this.#circuitsOf(reading.lane))
       if (circuit.trying === reading) circuit.trying = undefined;
   }
@@ -221,7 +221,7 @@ export class CircuitBreaker {
    *
    * @param isRead - whether the answer was the record. If it was a refusal, the record is no witness
    */
-  recordAnswer(reading: Reading, isRead = false): void {
+  recordAnswer(reading: TrackedRead, isRead = false): void {
     const { lane, record, outageFor } = reading;
     if (!isFirst(reading) || lane.kind === undefined) return;
     if (isRead) this.#options.witnesses?.note(lane, record);
@@ -236,7 +236,12 @@ export class CircuitBreaker {
    * Notes that a read got no answer. `outages` is how often this event got none before. Resolves when it is clear whether
    * the platform is out of reach or the record is at fault.
    */
-  async recordOutage(reading: Reading, outages: number, outage: Outage, error: unknown): Promise<Verdict> {
+  async recordOutage(
+    reading: TrackedRead,
+    outages: number,
+    outage: Outage,
+    error: unknown,
+  ): Promise<Verdict> {
     const { lane, record: ref } = reading;
     const circuit = this.#circuitFor(lane);
     if (!isFirst(reading)) return this.#verdictOf(circuit, lane);
@@ -501,7 +506,7 @@ function wholeOf({ account }: Lane): Lane {
   return { account, kind: undefined };
 }
 
-function isFirst(reading: Reading): boolean {
+function isFirst(reading: TrackedRead): boolean {
   if (reading.reported) return false;
   reading.reported = true;
   return true;

@@ -23,7 +23,7 @@ interface OpenState extends Pause {
 }
 
 /** The circuit breaker's data about one read. The breaker ignores all but the first result of the read. */
-export interface Reading {
+export interface TrackedRead {
   readonly record: string;
   readonly lane: Lane;
   readonly epoch: number;
@@ -58,7 +58,7 @@ export class Circuit {
   /** Whether attempts are the tries since the last answer, because there was no witness. */
   triesAttempts = false;
   /** The attempt that a half-open breaker without witnesses has let through. */
-  trying: Reading | undefined;
+  trying: TrackedRead | undefined;
   /** Since when no read begins, on the monotonic clock. */
   shutAt: number | undefined;
   /** Whether events were put back because of this circuit. They must be made due when it closes. */
@@ -84,7 +84,7 @@ export class Circuit {
     return !this.isShut && !this.asking && this.unreached.size === 0 && now >= this.upUntil;
   }
 
-  isBefore({ epoch }: Reading): boolean {
+  isBefore({ epoch }: TrackedRead): boolean {
     return this.open !== undefined && epoch < this.epoch;
   }
 

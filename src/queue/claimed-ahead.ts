@@ -1,6 +1,6 @@
 // Keeps claims until a slot is free, so that a free slot does not wait for the store's answer to a claim.
 
-import { Alarm } from "../async.ts";
+import { ResettableTimer } from "../async.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { Lease, type Leases } from "./leases.ts";
 
@@ -17,7 +17,7 @@ export class ClaimedAhead<Tx> {
   readonly #giveBack: (claim: ClaimedEvent) => void;
   /** The leases with the time at which their wait began, on the monotonic clock. The oldest is first. */
   readonly #waiting = new Map<Lease, number>();
-  readonly #alarm = new Alarm(() => this.#tick());
+  readonly #timer = new ResettableTimer(() => this.#tick());
   /**
    * How many slots became free during each of the last two claims. One claim is not enough: if callbacks end together, no
    * slot becomes free during every second claim.
@@ -52,7 +52,7 @@ export class ClaimedAhead<Tx> {
     const lease = new Lease(claim, leaseEndsAt);
     this.#waiting.set(lease, performance.now());
     this.#leases.add(lease);
-    if (!this.#alarm.isSet) this.#alarm.set(LONGEST_WAIT);
+    if (!this.#timer.isSet) this.#timer.set(LONGEST_WAIT);
   }
 
   /** Removes the claim that has waited longest. */
@@ -69,7 +69,7 @@ export class ClaimedAhead<Tx> {
   #remove(lease: Lease): void {
     this.#waiting.delete(lease);
     this.#leases.delete(lease);
-    if (this.size === 0) this.#alarm.clear();
+    if (this.size === 0) this.#timer.clear();
   }
 
   /** Gives all claims back if one has waited too long, because callbacks then take longer than before. */
@@ -77,7 +77,7 @@ export class ClaimedAhead<Tx> {
     const [since = performance.now()] = this.#waiting.values();
     const left = since + LONGEST_WAIT - performance.now();
     if (left > 0) {
-      if (this.size > 0) this.#alarm.set(left);
+      if (this.size > 0) this.#timer.set(left);
       return;
     }
     this.giveBackAll();

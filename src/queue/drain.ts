@@ -1,7 +1,7 @@
 import { MAX_TIMER, withTimeout } from "../async.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
-import type { Changes } from "./changes.ts";
+import type { ChangeSignal } from "./change-signal.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Claims } from "./claims.ts";
 import type { Lease } from "./leases.ts";
@@ -35,7 +35,7 @@ interface DrainParts<Tx> {
   readonly breaker: CircuitBreaker;
   readonly unrecorded: Unrecorded;
   readonly readLimits: ReadLimits;
-  readonly changes: Changes;
+  readonly changes: ChangeSignal;
   readonly running: RunningAttempts<Tx>;
   readonly claims: Claims<Tx>;
 }

@@ -1,4 +1,4 @@
-import { Alarm, idleTimer, withTimeout } from "../async.ts";
+import { idleTimer, ResettableTimer, withTimeout } from "../async.ts";
 import type { Log } from "../logger.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
@@ -86,7 +86,7 @@ export class Leases<Tx> {
   readonly #duration: number;
   readonly #log: Log;
   readonly #leases = new Set<Lease>();
-  readonly #alarm = new Alarm(() => this.#tick());
+  readonly #timer = new ResettableTimer(() => this.#tick());
   /** When to renew, on the monotonic clock. It is Infinity while a renewal is in flight. */
   #renewAt = 0;
   /** When the alarm rings, on the monotonic clock. */
@@ -185,7 +185,7 @@ export class Leases<Tx> {
   #wakeAt(at: number): void {
     if (at >= this.#alarmAt) return;
     this.#alarmAt = at;
-    this.#alarm.set(Math.max(1, at - performance.now()));
+    this.#timer.set(Math.max(1, at - performance.now()));
   }
 
   #send(sentAt: number): void {

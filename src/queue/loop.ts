@@ -1,5 +1,5 @@
 import { idleTimer } from "../async.ts";
-import type { Changes } from "./changes.ts";
+import type { ChangeSignal } from "./change-signal.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Claims } from "./claims.ts";
 import type { QueueOptions } from "./work.ts";
@@ -17,7 +17,7 @@ const NEVER = Number.POSITIVE_INFINITY;
 interface LoopOptions<Tx> {
   readonly breaker: CircuitBreaker;
   readonly claims: Claims<Tx>;
-  readonly changes: Changes;
+  readonly changes: ChangeSignal;
 }
 
 /** Claims due events while there is room, and sleeps until the next event is due. */

@@ -1,4 +1,4 @@
-import { Alarm } from "../async.ts";
+import { ResettableTimer } from "../async.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import { answerOf } from "./store-call.ts";
 import type { QueueOptions } from "./work.ts";
@@ -11,7 +11,7 @@ const BATCH = 200;
 export class Pruner<Tx> {
   readonly #options: QueueOptions<Tx>;
   readonly #every: number;
-  readonly #alarm = new Alarm(() => void this.#tick());
+  readonly #timer = new ResettableTimer(() => void this.#tick());
   #last = Number.NEGATIVE_INFINITY;
   #started = false;
   #closed = false;
@@ -31,7 +31,7 @@ export class Pruner<Tx> {
   /** Starts no new batch. Resolves when the current batch has ended. */
   async close(): Promise<void> {
     this.#closed = true;
-    this.#alarm.clear();
+    this.#timer.clear();
     await this.#running;
   }
 
@@ -55,7 +55,7 @@ export class Pruner<Tx> {
 
   async #tick(): Promise<void> {
     await this.runIfDue();
-    if (this.#started && !this.#closed) this.#alarm.set(this.#every);
+    if (this.#started && !this.#closed) this.#timer.set(this.#every);
   }
 
   async #run(isOver: () => boolean): Promise<void> {

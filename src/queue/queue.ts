@@ -2,7 +2,7 @@ import { withTimeout } from "../async.ts";
 import { onClockMoved } from "../clock.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import type { AttemptEnd } from "./attempt.ts";
-import { Changes } from "./changes.ts";
+import { ChangeSignal } from "./change-signal.ts";
 import { CircuitBreaker } from "./circuit-breaker.ts";
 import { Claims } from "./claims.ts";
 import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";
@@ -29,7 +29,7 @@ export class Queue<Tx> {
   readonly #readLimits: ReadLimits;
   readonly #unrecorded = new Unrecorded(() => this.#claims.startWaiting());
   readonly #shares: Shares;
-  readonly #changes = new Changes(() => this.#running.size);
+  readonly #changes = new ChangeSignal(() => this.#running.size);
   readonly #running: RunningAttempts<Tx>;
   readonly #claims: Claims<Tx>;
   readonly #loop: Loop<Tx>;

@@ -1,12 +1,12 @@
 // When the passes of many accounts begin.
 
-import { Alarm, type Slots } from "../async.ts";
+import { ResettableTimer, type Slots } from "../async.ts";
 import type { AccountList } from "./account-list.ts";
 import { handleEvents } from "./handle-events.ts";
 import type { Settings } from "./options.ts";
 import type { Made } from "./passes.ts";
 import { retryAfterFailures, SPREAD } from "./schedule.ts";
-import { type Reading, readState } from "./state.ts";
+import { readState, type StoredState } from "./state.ts";
 
 // Each account has one time in each interval of `every`, its slot. The slot follows from a hash of its id and from the
 // clock, so that all machines agree, the accounts are spread, and a restart changes nothing:
@@ -38,7 +38,7 @@ interface Parts {
   readonly list: AccountList;
   /** Runs the work when there is room for a pass. */
   readonly inSlot: Slots["run"];
-  readonly pass: (account: string, isDue: (reading: Reading) => boolean) => Promise<Made>;
+  readonly pass: (account: string, isDue: (reading: StoredState) => boolean) => Promise<Made>;
 }
 
 /** Makes one pass of each account in each interval of `every`. */
@@ -46,7 +46,7 @@ export class AccountSchedule {
   readonly #settings: Settings;
   readonly #parts: Parts;
   readonly #looks = new Map<string, Look>();
-  readonly #alarm = new Alarm(() => void this.#tick());
+  readonly #timer = new ResettableTimer(() => void this.#tick());
   #started = false;
   #stopped = false;
 
@@ -58,12 +58,12 @@ export class AccountSchedule {
   start(): void {
     if (this.#started || this.#stopped) return;
     this.#started = true;
-    this.#alarm.set(this.#jitter(SPREAD.first));
+    this.#timer.set(this.#jitter(SPREAD.first));
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#alarm.clear();
+    this.#timer.clear();
   }
 
   async #tick(): Promise<void> {
@@ -73,7 +73,7 @@ export class AccountSchedule {
       for (const [account, look] of this.#looks) if (look.at <= now) void this.#look(account, look);
     } catch (error) {
       this.#failed(error, undefined, LOCKED);
-      if (!this.#stopped) this.#alarm.set(Math.min(LOCKED, this.#settings.every));
+      if (!this.#stopped) this.#timer.set(Math.min(LOCKED, this.#settings.every));
       return;
     }
     this.#setAlarm();
@@ -107,7 +107,7 @@ export class AccountSchedule {
     let next: Look = { at: 0, isSlot: true, failures: 0 };
     try {
       const slot = slotOf(account, every, Date.now());
-      const isDue = (reading: Reading): boolean => this.#isDue(reading, slot, look.isSlot);
+      const isDue = (reading: StoredState): boolean => this.#isDue(reading, slot, look.isSlot);
       let reading = await readState(store, account);
       let wait = 0;
       if (isDue(reading)) {
@@ -135,12 +135,12 @@ export class AccountSchedule {
   }
 
   /** Makes the pass, unless the account has left while it waited for its turn. */
-  async #pass(account: string, isDue: (reading: Reading) => boolean): Promise<Made | undefined> {
+  async #pass(account: string, isDue: (reading: StoredState) => boolean): Promise<Made | undefined> {
     await this.#refresh(FRESH);
     return this.#stopped || !this.#looks.has(account) ? undefined : this.#parts.pass(account, isDue);
   }
 
-  #isDue({ state, sinceBegun, lockedFor }: Reading, slot: number, isSlot: boolean): boolean {
+  #isDue({ state, sinceBegun, lockedFor }: StoredState, slot: number, isSlot: boolean): boolean {
     const { every } = this.#settings;
     if (lockedFor > 0) return false;
     if (sinceBegun === Number.POSITIVE_INFINITY) return isSlot;
@@ -164,7 +164,7 @@ export class AccountSchedule {
     const now = Date.now();
     let wait = this.#listEvery;
     for (const { at } of this.#looks.values()) wait = Math.min(wait, at - now);
-    this.#alarm.set(Math.max(wait, 1));
+    this.#timer.set(Math.max(wait, 1));
   }
 
   /** A short random wait, so that machines do not look at an account at once. */

@@ -16,8 +16,8 @@ import {
   type TrackedSnapshot,
 } from "../webhooks/processing/record.ts";
 import { listingRef, parseRef } from "../webhooks/refs.ts";
-import type { Changes } from "./changes.ts";
 import { handleEvents } from "./handle-events.ts";
+import type { MissedChanges } from "./missed-changes.ts";
 import type { ExpectedUrls, Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 import type { Progress } from "./state.ts";
@@ -34,7 +34,7 @@ const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 export interface PassOptions extends Settings {
   readonly stop: StopReason;
   readonly reader: Reader;
-  readonly changes: Changes;
+  readonly changes: MissedChanges;
   /** The state from which this pass starts. */
   readonly state: Pick<Progress, "after" | "learned" | "replayed">;
   /** Bookings that the user passed to `watch`. The pass drops a booking from this set if it has a snapshot. */

@@ -1,10 +1,10 @@
 import { untilAborted } from "../async.ts";
-import { Changes } from "./changes.ts";
 import { handleEvents } from "./handle-events.ts";
+import { MissedChanges } from "./missed-changes.ts";
 import type { ReconcileReport, Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
 import { Reader, StopReason } from "./reader.ts";
-import { Lock, type Reading } from "./state.ts";
+import { Lock, type StoredState } from "./state.ts";
 import { Watch } from "./watch.ts";
 
 /** A pass that was made. */
@@ -17,13 +17,13 @@ export interface Made {
 /** Makes the passes of one account, one at a time. */
 export class Passes {
   readonly #settings: Settings;
-  readonly #changes: Changes;
+  readonly #changes: MissedChanges;
   readonly #watch: Watch;
   #current: { readonly stop: StopReason; readonly made: Promise<Made> } | undefined;
 
   constructor(settings: Settings) {
     this.#settings = settings;
-    this.#changes = new Changes(settings.store, settings.internals);
+    this.#changes = new MissedChanges(settings.store, settings.internals);
     this.#watch = new Watch(settings, this.#changes);
   }
 
@@ -53,7 +53,7 @@ export class Passes {
   }
 
   /** Makes a scheduled pass, or waits for the current pass. */
-  makeIfDue(isDue: (reading: Reading) => boolean): Promise<Made> {
+  makeIfDue(isDue: (reading: StoredState) => boolean): Promise<Made> {
     return this.#makeOrJoin(isDue);
   }
 
@@ -64,7 +64,7 @@ export class Passes {
   }
 
   /** @param isDue - `undefined` for a pass that the user asked for */
-  #makeOrJoin(isDue: ((reading: Reading) => boolean) | undefined): Promise<Made> {
+  #makeOrJoin(isDue: ((reading: StoredState) => boolean) | undefined): Promise<Made> {
     if (this.#current) return this.#current.made;
     const stop = new StopReason();
     const made = this.#make(stop, isDue).finally(() => {
@@ -74,7 +74,7 @@ export class Passes {
     return made;
   }
 
-  async #make(stop: StopReason, isDue: ((reading: Reading) => boolean) | undefined): Promise<Made> {
+  async #make(stop: StopReason, isDue: ((reading: StoredState) => boolean) | undefined): Promise<Made> {
     const { account, observe, log } = this.#settings;
     const beganAt = performance.now();
     const pass = await this.#passUnderLock(stop, isDue);
@@ -105,7 +105,7 @@ export class Passes {
   /** @returns `undefined` if another pass holds the lock, or the scheduled pass is no longer due */
   async #passUnderLock(
     stop: StopReason,
-    isDue: ((reading: Reading) => boolean) | undefined,
+    isDue: ((reading: StoredState) => boolean) | undefined,
   ): Promise<Pass | undefined> {
     const { account, store, every, breaker, internals, log } = this.#settings;
     const { backoff, leaseDuration } = internals;

@@ -1,4 +1,4 @@
-import { Alarm } from "../async.ts";
+import { ResettableTimer } from "../async.ts";
 import { handleEvents } from "./handle-events.ts";
 import type { Settings } from "./options.ts";
 import type { Made } from "./passes.ts";
@@ -16,7 +16,7 @@ const RETRIES = [60_000, 5 * 60_000, 15 * 60_000] as const;
 export class Schedule {
   readonly #settings: Settings;
   readonly #pass: () => Promise<Made>;
-  readonly #alarm = new Alarm(() => void this.#tick());
+  readonly #timer = new ResettableTimer(() => void this.#tick());
   #started = false;
   #stopped = false;
   /** How many passes in a row failed. */
@@ -35,12 +35,12 @@ export class Schedule {
 
   stop(): void {
     this.#stopped = true;
-    this.#alarm.clear();
+    this.#timer.clear();
   }
 
   #set(ms: number, spread: number = SPREAD.later): void {
     const { every } = this.#settings;
-    if (!this.#stopped) this.#alarm.set(ms + Math.random() * Math.min(every / 10, spread));
+    if (!this.#stopped) this.#timer.set(ms + Math.random() * Math.min(every / 10, spread));
   }
 
   async #tick(): Promise<void> {

@@ -38,7 +38,7 @@ const NEVER: PassState = {
 };
 
 /** A state that was read from the store. */
-export interface Reading {
+export interface StoredState {
   readonly state: PassState;
   /** The JSON text of the state. {@link writeState} writes only if the store still has this text. */
   readonly text: string | undefined;
@@ -48,7 +48,7 @@ export interface Reading {
   readonly lockedFor: number;
 }
 
-export async function readState(store: EventStore<unknown>, account?: string): Promise<Reading> {
+export async function readState(store: EventStore<unknown>, account?: string): Promise<StoredState> {
   const kept = await store.getMeta(placeKey(account));
   const state = parse(kept?.value);
   if (!kept || !state)
@@ -61,7 +61,7 @@ export async function readState(store: EventStore<unknown>, account?: string): P
 /** @returns `false`, and writes nothing, if another process has written the state since `reading` */
 export function writeState(
   store: EventStore<unknown>,
-  reading: Reading,
+  reading: StoredState,
   state: PassState,
   account?: string,
 ): Promise<boolean> {
@@ -78,7 +78,7 @@ function parse(text: string | undefined): PassState | undefined {
 }
 
 /** Returns ms until the next scheduled pass is due; 0 if it is due now. */
-export function dueIn({ state, sinceBegun, lockedFor }: Reading, every: number): number {
+export function dueIn({ state, sinceBegun, lockedFor }: StoredState, every: number): number {
   if (lockedFor > 0) return Math.min(lockedFor, every);
   return state.complete ? Math.max(every - sinceBegun, 0) : 0;
 }
@@ -92,7 +92,7 @@ interface LockOptions {
   readonly lease: number;
   readonly every: number;
   /** Whether a pass is still due. Another machine may have made the pass a moment ago, and then `Lock.take` fails. */
-  readonly isDue: (reading: Reading) => boolean;
+  readonly isDue: (reading: StoredState) => boolean;
   /** Called when another process has taken the lock, because this process did not renew the lock in time. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;

@@ -4,20 +4,20 @@ import { WebhookNotification } from "../models/notification.ts";
 import type { Booking } from "../models/records.ts";
 import { compare, fetchFailure } from "../webhooks/processing/record.ts";
 import { bookingRef } from "../webhooks/refs.ts";
-import type { Changes } from "./changes.ts";
+import type { MissedChanges } from "./missed-changes.ts";
 import type { Settings } from "./options.ts";
 
 /** Adds events for the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
 export class Watch {
   readonly #settings: Settings;
-  readonly #changes: Changes;
+  readonly #changes: MissedChanges;
   readonly #adding = new Set<Promise<unknown>>();
   /** The records that each pass reads until the store has their snapshots. */
   readonly refs = new Set<string>();
   #changed = 0;
   readonly #closing = new AbortController();
 
-  constructor(settings: Settings, changes: Changes) {
+  constructor(settings: Settings, changes: MissedChanges) {
     this.#settings = settings;
     this.#changes = changes;
   }

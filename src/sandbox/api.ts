@@ -98,15 +98,13 @@ function respond(platform: Platform, request: ApiRequest, fault: SandboxFault | 
   };
 }
 
-type Answer = Api["answer"];
-
 /**
  * Serves the API over HTTP, and the sandbox's web page at `/`. Resolves when the server listens.
  *
  * @param page - makes the page; called at the first request for the page
  */
 export async function serve(
-  answer: Answer,
+  answer: Api["answer"],
   page: () => Promise<RequestListener>,
   { port, host }: { readonly port: number; readonly host: string },
 ): Promise<{ readonly url: string; close(): Promise<void> }> {
@@ -208,7 +206,7 @@ function close(server: Server): Promise<void> {
 }
 
 /** Answers a `Request` without a server. Like `fetch`, rejects if the connection breaks or the signal aborts. */
-export async function answerFetch(answer: Answer, request: Request): Promise<Response> {
+export async function answerFetch(answer: Api["answer"], request: Request): Promise<Response> {
   const { signal } = request;
   signal.throwIfAborted();
   const { pathname, search } = new URL(request.url);

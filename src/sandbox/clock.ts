@@ -7,15 +7,15 @@ import { moveClock } from "../clock.ts";
 export interface Clock {
   /** ms since 1970 */
   now(): number;
-  /** Sets an alarm: calls `wake` after `ms` or when the clock stops. If `ms` is 0, calls `wake` in a microtask. */
+  /** Calls `wake` after `ms` or when the clock stops. If `ms` is 0, calls `wake` in a microtask. */
   schedule(ms: number, wake: () => void): void;
   /** Resolves after `ms`, or as soon as the clock stops. */
   wait(ms: number): Promise<void>;
-  /** Returns the time of the next alarm in ms since 1970, or `undefined` if no alarm is set. */
+  /** Returns the time of the next scheduled call in ms since 1970, or `undefined` if there is none. */
   nextDue(): number | undefined;
-  /** Moves the clock ahead to `time`, and rings all due alarms. After the last `moveTo`, call {@link rearm}. */
+  /** Moves the clock ahead to `time`, and runs all due calls. After the last `moveTo`, call {@link rearm}. */
   moveTo(time: number): void;
-  /** Restarts the timer of each alarm with the remaining time, because `moveTo` does not change the timers. */
+  /** Restarts the timer of each scheduled call with the remaining time, because `moveTo` does not change the timers. */
   rearm(): void;
   readonly stopped: boolean;
   /**
@@ -27,14 +27,14 @@ export interface Clock {
   stop(): void;
 }
 
-interface Alarm {
+interface ScheduledCall {
   readonly due: number;
   timer: NodeJS.Timeout;
-  ring(): void;
+  run(): void;
 }
 
 export function createClock(): Clock {
-  const alarms = new Set<Alarm>();
+  const calls = new Set<ScheduledCall>();
   const listeners = new Set<() => void>();
   let stopped = false;
   let ahead = 0;
@@ -50,15 +50,15 @@ export function createClock(): Clock {
       queueMicrotask(wake);
       return;
     }
-    const ring = (): void => {
-      clearTimeout(alarm.timer);
-      alarms.delete(alarm);
+    const run = (): void => {
+      clearTimeout(call.timer);
+      calls.delete(call);
       removeListener();
       wake();
     };
-    const alarm: Alarm = { due: now() + ms, timer: setTimeout(ring, ms), ring };
-    const removeListener = onStop(ring);
-    alarms.add(alarm);
+    const call: ScheduledCall = { due: now() + ms, timer: setTimeout(run, ms), run };
+    const removeListener = onStop(run);
+    calls.add(call);
   };
 
   return {
@@ -68,19 +68,19 @@ export function createClock(): Clock {
     nextDue() {
       // Do not pass all due times to `Math.min`: a call with too many arguments throws.
       let next: number | undefined;
-      for (const { due } of alarms) next = next === undefined ? due : Math.min(next, due);
+      for (const { due } of calls) next = next === undefined ? due : Math.min(next, due);
       return next;
     },
     moveTo(time) {
       // Never move the clock back: `time` may be in the past.
       ahead = Math.max(ahead, time - Date.now());
-      moveClock(alarms, ahead);
-      for (const alarm of [...alarms]) if (alarm.due <= time) alarm.ring();
+      moveClock(calls, ahead);
+      for (const call of [...calls]) if (call.due <= time) call.run();
     },
     rearm() {
-      for (const alarm of alarms) {
-        clearTimeout(alarm.timer);
-        alarm.timer = setTimeout(alarm.ring, Math.max(0, alarm.due - now()));
+      for (const call of calls) {
+        clearTimeout(call.timer);
+        call.timer = setTimeout(call.run, Math.max(0, call.due - now()));
       }
     },
     get stopped() {
@@ -89,7 +89,7 @@ export function createClock(): Clock {
     onStop,
     stop() {
       stopped = true;
-      moveClock(alarms, undefined);
+      moveClock(calls, undefined);
       for (const listener of listeners) listener();
     },
   };

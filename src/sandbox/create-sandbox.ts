@@ -31,7 +31,7 @@ import {
 import type { Sandbox, SandboxAccount } from "./sandbox.ts";
 import type { SandboxBookings } from "./sandbox-bookings.ts";
 import type { SandboxListings } from "./sandbox-listings.ts";
-import { copy, refuse } from "./sandbox-records.ts";
+import { copy, throwInvalid } from "./sandbox-records.ts";
 
 /**
  * Makes a sandbox: the platform in memory, for the development and the tests of a subscriber.
@@ -150,7 +150,7 @@ class InMemoryAccount implements SandboxAccount {
     const { topic = topicOf(notification), url } = options;
     const target = url ?? this.platform.endpointOf(topic);
     if (target === undefined)
-      refuse(
+      throwInvalid(
         `no active webhook configuration has a URL for ${topic}. Configure a URL, or pass the option \`url\``,
         "topic",
       );
@@ -211,7 +211,7 @@ class InMemorySandbox implements Sandbox {
     const found = this.#accounts.find(({ accountId }) => accountId === id && id !== undefined);
     if (found) return found;
     const known = this.accounts.length === 0 ? "it was made without `accounts`" : this.accounts.join(", ");
-    return refuse(`the sandbox has no such account: ${known}`, "account");
+    return throwInvalid(`the sandbox has no such account: ${known}`, "account");
   }
 
   /** The account of a sandbox without accounts. @throws StayhookError in a sandbox with accounts */
@@ -261,7 +261,7 @@ class InMemorySandbox implements Sandbox {
     check(listenSchema, options);
     const { port = 0, host = "127.0.0.1" } = options;
     if (!isLoopbackHost(host) && this.#settings.accessToken === defaultAccessToken)
-      refuse(
+      throwInvalid(
         `the default token is for loopback only, but other machines can reach ${host}. Give createSandbox() an ` +
           "accessToken of your own (command line: STAYHOOK_ACCESS_TOKEN), or listen on 127.0.0.1",
         "accessToken",
@@ -302,13 +302,14 @@ class InMemorySandbox implements Sandbox {
 
   async redeliver(eventId: string): Promise<SandboxDelivery> {
     const earlier = this.#queue.list().findLast((delivery) => delivery.eventId === eventId);
-    if (!earlier) refuse(`there was no delivery of event ${String(eventId)}`, "eventId");
+    if (!earlier) throwInvalid(`there was no delivery of event ${String(eventId)}`, "eventId");
     const { account, topic, url, notification } = earlier;
     return this.#queue.again({ account, topic, url, notification });
   }
 
   deliverTo(receiver: SandboxReceiver | undefined): void {
-    if (receiver !== undefined && typeof receiver !== "function") refuse("must be a function", "receiver");
+    if (receiver !== undefined && typeof receiver !== "function")
+      throwInvalid("must be a function", "receiver");
     this.#queue.receiver = receiver;
   }
 
@@ -319,7 +320,7 @@ class InMemorySandbox implements Sandbox {
   };
 
   async advance(ms: number): Promise<void> {
-    if (!(Number.isFinite(ms) && ms >= 0)) refuse("must be a number of ms, at least 0", "ms");
+    if (!(Number.isFinite(ms) && ms >= 0)) throwInvalid("must be a number of ms, at least 0", "ms");
     const target = this.#clock.now() + ms;
     for (;;) {
       await this.#queue.idle();

@@ -261,7 +261,7 @@ async function post(
     void response.body?.cancel().catch(() => {});
     return { status: response.status, error: undefined, duration: performance.now() - started };
   } catch (error) {
-    return { status: undefined, error: describe(error), duration: performance.now() - started };
+    return { status: undefined, error: reasonOf(error), duration: performance.now() - started };
   } finally {
     clearTimeout(timer);
     removeListener();
@@ -269,7 +269,7 @@ async function post(
 }
 
 /** `fetch` puts the reason into the error's `cause`. If the host has several addresses, the cause has no message. */
-function describe(error: unknown): string {
+function reasonOf(error: unknown): string {
   const { cause = error } = Object(error) as { cause?: unknown };
   const { message, code } = Object(cause) as { message?: string; code?: string };
   return message || code || String(cause);

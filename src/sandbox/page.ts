@@ -5,7 +5,7 @@ import { createSite, type Site, type View, type Visit } from "../console/site.ts
 import { StayhookError } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import { eventView, type Notice, type PageSource, platformView } from "./page-view.ts";
-import { refuse } from "./sandbox-records.ts";
+import { throwInvalid } from "./sandbox-records.ts";
 import { type Target, targetOf, verbs } from "./verbs.ts";
 
 /** Makes the sandbox's web page: records, deliveries and faults, with buttons that change them. */
@@ -70,7 +70,7 @@ const unauthorized = (): Response =>
 async function act(target: Target, form: URLSearchParams): Promise<string> {
   const { do: name = "", csrf: _, ...given } = Object.fromEntries(form);
   const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (!verb) refuse("the page has no such button. Load the page again", "do");
+  if (!verb) throwInvalid("the page has no such button. Load the page again", "do");
   const fields = Object.entries(given).map(([field, value]) => [field, value.trim()]);
   return (await verb.run(target, new URLSearchParams(fields.filter(([, value]) => value !== "")))).text;
 }

@@ -8,8 +8,8 @@ import {
   type Fields,
   forEachVerb,
   movesOf,
-  refuse,
   takeStatus,
+  throwInvalid,
   toDate,
   withoutStatus,
 } from "./sandbox-records.ts";
@@ -99,7 +99,7 @@ export function createBookings(
     const { bookingCode = bookings.freeId(() => drawCode(random)) } = fields;
     const { listingId = chooseListing(random, listings) } = fields;
     if (typeof bookingCode !== "string" || bookingCode === "")
-      refuse("must be a string that is not empty", "bookingCode");
+      throwInvalid("must be a string that is not empty", "bookingCode");
     const booking = { ...fields, bookingCode, status, listingId, ...chooseStay(random, fields) };
     return bookings.add(bookingCode, booking as SandboxBooking);
   };
@@ -115,7 +115,7 @@ export function createBookings(
     ...forEachVerb(bookingMoves, (verb) => async (code: string) => notified(bookings.move(code, verb))),
     async alter(code, fields) {
       if ((fields as SandboxBookingFields)?.bookingCode !== undefined)
-        refuse("cannot be changed", "bookingCode");
+        throwInvalid("cannot be changed", "bookingCode");
       return notified(bookings.change(code, withoutStatus(fields)));
     },
     async create(fields) {

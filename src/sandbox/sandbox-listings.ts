@@ -6,8 +6,8 @@ import {
   type Fields,
   forEachVerb,
   movesOf,
-  refuse,
   takeStatus,
+  throwInvalid,
   withoutStatus,
 } from "./sandbox-records.ts";
 
@@ -90,8 +90,8 @@ export function createListings(
   const add = (fields: Fields, status: string): SandboxListing => {
     const { listingId = listings.freeId(() => random.integer(10_000, 9_999_999)) } = fields;
     const { listingName = `${random.pick(places)} ${random.pick(kinds)}` } = fields;
-    if (!Number.isSafeInteger(listingId)) refuse("must be an integer", "listingId");
-    if (typeof listingName !== "string") refuse("must be a string", "listingName");
+    if (!Number.isSafeInteger(listingId)) throwInvalid("must be an integer", "listingId");
+    if (typeof listingName !== "string") throwInvalid("must be a string", "listingName");
     const listing = { ...fields, listingId, listingName, status } as SandboxListing;
     return listings.add(listing.listingId, listing);
   };

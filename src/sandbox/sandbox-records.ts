@@ -7,7 +7,7 @@ export const dayMs = 86_400_000;
 
 export const toDate = (time: number): string => new Date(time).toISOString().slice(0, 10);
 
-export function refuse(message: string, ...path: Issue["path"]): never {
+export function throwInvalid(message: string, ...path: Issue["path"]): never {
   throw new InvalidArgumentError({ path, message });
 }
 
@@ -16,7 +16,7 @@ export function copy<T>(value: T, name = "a value passed to the sandbox"): T {
   try {
     return JSON.parse(JSON.stringify(value)) as T;
   } catch (error) {
-    return refuse(`${name} cannot be written as JSON: ${(error as Error).message}`);
+    return throwInvalid(`${name} cannot be written as JSON: ${(error as Error).message}`);
   }
 }
 
@@ -26,20 +26,21 @@ export type Fields = Record<string, unknown>;
 function toFields(fields: unknown): Fields {
   if (fields === undefined) return {};
   if (typeof fields !== "object" || fields === null || Array.isArray(fields))
-    refuse("the fields of a booking or listing must be an object");
+    throwInvalid("the fields of a booking or listing must be an object");
   return copy(fields as Fields, "the fields of a booking or listing");
 }
 
 export function withoutStatus(fields: unknown): Fields {
   if ((fields as Fields | undefined)?.status !== undefined)
-    refuse("can be given only to create(), which makes a record with any status", "status");
+    throwInvalid("can be given only to create(), which makes a record with any status", "status");
   return toFields(fields);
 }
 
 /** Separates `status` from the other fields of `create`. */
 export function takeStatus(fields: unknown): [status: string, rest: Fields] {
   const { status, ...rest } = toFields(fields);
-  if (typeof status !== "string" || status === "") refuse("must be a string that is not empty", "status");
+  if (typeof status !== "string" || status === "")
+    throwInvalid("must be a string that is not empty", "status");
   return [status, rest];
 }
 
@@ -90,7 +91,7 @@ export function createRecords<
   changed: () => void,
 ) {
   const records = new Map(given.map((record) => [record[idField] as Id, record]));
-  const known = (id: Id): R => records.get(id) ?? refuse(`there is no ${kind} ${String(id)}`, idField);
+  const known = (id: Id): R => records.get(id) ?? throwInvalid(`there is no ${kind} ${String(id)}`, idField);
   const put = (id: Id, record: R): R => {
     records.set(id, record);
     changed();
@@ -108,7 +109,7 @@ export function createRecords<
     get: (id: Id): R | undefined => (records.has(id) ? copy(known(id)) : undefined),
     list: (): R[] => [...records.values()].map((each) => copy(each)),
     add(id: Id, record: R): R {
-      if (records.has(id)) refuse(`there is already a ${kind} ${id}`, idField);
+      if (records.has(id)) throwInvalid(`there is already a ${kind} ${id}`, idField);
       return put(id, record);
     },
     change,
@@ -117,7 +118,7 @@ export function createRecords<
       const { status } = known(id);
       const possible = possibleMoves(moves, status);
       if (!possible.includes(name))
-        refuse(
+        throwInvalid(
           `cannot ${name} ${kind} ${id}, which is ${status}. ` +
             (possible.length === 0 ? "This status is final" : `Possible changes: ${possible.join(", ")}`),
           "status",

@@ -6,7 +6,7 @@ import { isObject } from "../models/is-object.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
 import { knownStatus } from "../models/statuses.ts";
 import { nearest } from "../option-names.ts";
-import { dayMs, refuse, toDate } from "../sandbox/sandbox-records.ts";
+import { dayMs, throwInvalid, toDate } from "../sandbox/sandbox-records.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { Snapshot } from "../stores/snapshot.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
@@ -111,8 +111,8 @@ export function createTestEvent<
 export function createTestEvent(type: string, given: unknown = {}): unknown {
   const timerName = TimerRules.nameIn(type);
   if (timerName !== undefined) checkTimerName(timerName);
-  else if (!eventTypes.includes(type)) refuse(wrongType(type), "type");
-  if (typeof given !== "object" || given === null) refuse("must be an object", "fields");
+  else if (!eventTypes.includes(type)) throwInvalid(wrongType(type), "type");
+  if (typeof given !== "object" || given === null) throwInvalid("must be an object", "fields");
   const fields = given as Given;
   const [kind, name] = type.split(".") as [string, string | undefined];
   const subject: RecordKind | undefined = kind === "booking" || kind === "listing" ? kind : undefined;
@@ -122,7 +122,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const { timestamp = at ?? new Date(), source = timerName === undefined ? "webhook" : "timer" } = fields;
   const { topic = type === "message" ? "messages" : undefined } = fields;
   for (const [field, time] of Object.entries({ timestamp, "timer.at": at ?? timestamp }))
-    if (!(time instanceof Date && !Number.isNaN(time.getTime()))) refuse("must be a valid Date", field);
+    if (!(time instanceof Date && !Number.isNaN(time.getTime()))) throwInvalid("must be a valid Date", field);
   const now = timestamp as Date;
   const record =
     subject &&
@@ -183,12 +183,12 @@ function checkNames(type: string, subject: RecordKind | undefined, fields: Given
   if (subject) known.push(...(TimerRules.nameIn(type) === undefined ? ["changed", "changes"] : ["timer"]));
   if (type === "booking.Request") known.push("decideBy");
   for (const [field, value] of Object.entries(fields))
-    if (value !== undefined && !known.includes(field)) refuse(`is not a field of ${type}`, field);
+    if (value !== undefined && !known.includes(field)) throwInvalid(`is not a field of ${type}`, field);
 }
 
 /** Makes `event.timers`, which collects in `given` what a callback sets. */
 function collecting(given: unknown): EventTimers {
-  if (given !== undefined && !(given instanceof Map)) refuse("must be a Map", "timers");
+  if (given !== undefined && !(given instanceof Map)) throwInvalid("must be a Map", "timers");
   const timers = (given ?? new Map()) as Map<string, Date>;
   return {
     set: (name, at, options) => {
@@ -244,19 +244,20 @@ function previousOf(kind: RecordKind, type: string, { status }: TestRecord, { pr
 function statusOf(kind: RecordKind, name: string | undefined, fields: Given): string {
   const { status: ofRecord } = Object(fields[kind]) as Given;
   const { status = ofRecord } = fields;
-  if (ofRecord !== undefined && status !== ofRecord) refuse(`must be the same as ${kind}.status`, "status");
+  if (ofRecord !== undefined && status !== ofRecord)
+    throwInvalid(`must be the same as ${kind}.status`, "status");
   const listed: readonly unknown[] = kind === "booking" ? bookingStatuses : listingStatuses;
   if (name === "timer") return String(status ?? (kind === "booking" ? "Confirmed" : "Published"));
   if (name !== "unknown") {
     if (status !== undefined && status !== name)
-      refuse(`must be ${name}, because the event's type is ${kind}.${name}`, "status");
+      throwInvalid(`must be ${name}, because the event's type is ${kind}.${name}`, "status");
     return name as string;
   }
   if (status === undefined) return "OnHold";
-  if (typeof status !== "string") refuse("must be a string", "status");
+  if (typeof status !== "string") throwInvalid("must be a string", "status");
   const known = knownStatus(kind, status);
   if (listed.includes(known))
-    refuse(
+    throwInvalid(
       `is a known status, so the type ${kind}.unknown is wrong. Make a ${kind}.${known} event`,
       "status",
     );
@@ -283,7 +284,8 @@ function withWrites<E extends object>(event: E, { tx, atomically }: Given): E {
 
 /** Makes a booking or listing from the given fields. Missing fields have defaults. */
 function testRecord(kind: RecordKind, status: string, given: unknown, now: Date): TestRecord {
-  if (given !== undefined && (typeof given !== "object" || given === null)) refuse("must be an object", kind);
+  if (given !== undefined && (typeof given !== "object" || given === null))
+    throwInvalid("must be an object", kind);
   const fields = Object.fromEntries(Object.entries(given ?? {}).filter(([, value]) => value !== undefined));
   const defaults =
     kind === "booking" ? defaultBooking(fields, now) : { listingId: 5717008, listingName: "Harbour Loft" };

@@ -1,6 +1,6 @@
 // Reports that no notification has arrived for a long time.
 
-import { Alarm } from "../async.ts";
+import { ResettableTimer } from "../async.ts";
 import type { SilentObservation } from "./observability.ts";
 
 /** After a failure of the store, the monitor checks again within this time, ms. */
@@ -17,7 +17,7 @@ interface SilenceOptions {
 /** Reports when no notification has arrived for `silentAfter` ms. Reports each such silence once. */
 export class SilenceMonitor {
   readonly #options: SilenceOptions;
-  readonly #alarm = new Alarm(() => void this.check());
+  readonly #timer = new ResettableTimer(() => void this.check());
   /** When the last reported silence began, in epoch ms. It is `none` if no notification had ever arrived. */
   #told: number | "none" | undefined;
   /** When the first check ran. If no notification has ever arrived, the silence begins at this time. */
@@ -33,12 +33,12 @@ export class SilenceMonitor {
   start(): void {
     if (this.#started || this.#stopped || this.#options.silentAfter === Number.POSITIVE_INFINITY) return;
     this.#started = true;
-    this.#alarm.set(0);
+    this.#timer.set(0);
   }
 
   stop(): void {
     this.#stopped = true;
-    this.#alarm.clear();
+    this.#timer.clear();
   }
 
   /** Never rejects. */
@@ -58,7 +58,7 @@ export class SilenceMonitor {
   }
 
   #checkIn(ms: number): void {
-    if (this.#started && !this.#stopped) this.#alarm.set(ms);
+    if (this.#started && !this.#stopped) this.#timer.set(ms);
   }
 
   #tell(lastReceivedAt: Date | undefined): void {

@@ -21,7 +21,7 @@ interface Counted {
 }
 
 /** A reading that calls share. */
-interface Reading {
+interface SharedCount {
   readonly counted: Promise<Counted>;
   /** Whether the store has answered. It is `false` if the store fails, or does not answer in time. */
   readonly isCounted: Promise<boolean>;
@@ -37,7 +37,7 @@ export interface CountsReading extends Counted {
 export class StoreCounts {
   readonly #store: Pick<EventStore<never>, "counts" | "oldestWaiting" | "scheduledDue">;
   #last: (Counted & { readonly at: number; readonly added: number }) | undefined;
-  #reading: Reading | undefined;
+  #reading: SharedCount | undefined;
   /** How many events this process has added, those included that the store is adding now. */
   #added = 0;
   #adding = 0;
@@ -119,7 +119,7 @@ export class StoreCounts {
     return adding;
   }
 
-  #renew(): Reading {
+  #renew(): SharedCount {
     if (this.#reading !== undefined) return this.#reading;
     const counted = this.#readNow();
     const isCounted = new Promise<boolean>((resolve) => {

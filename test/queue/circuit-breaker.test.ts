@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import type { Reading } from "../../src/queue/circuit.ts";
+import type { TrackedRead } from "../../src/queue/circuit.ts";
 import { CircuitBreaker } from "../../src/queue/circuit-breaker.ts";
 import type { Lane } from "../../src/queue/work.ts";
 import { SECOND, useFakeTime } from "./support.ts";
@@ -12,7 +12,7 @@ type Options = Partial<{ concurrency: number; backoff: (attempt: number) => numb
 
 function breakerOf({ concurrency = 10, backoff = (n) => n * 10 * SECOND }: Options = {}) {
   const waits: number[] = [];
-  const readings = new Map<string, Reading>();
+  const readings = new Map<string, TrackedRead>();
   let resumed = 0;
   const breaker = new CircuitBreaker({
     concurrency,

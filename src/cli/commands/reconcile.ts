@@ -28,7 +28,7 @@ const incompletePasses: Readonly<Record<Incomplete, readonly [code: number, warn
   ],
 };
 
-type Alarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
+type ReconcileAlarm = Extract<ReconcileObservation, { readonly kind: "drift" | "missed" }>;
 
 /** Returns the line to print for an observation, or `undefined` if nothing is printed. */
 function lineOf(event: ReconcileObservation): string | undefined {
@@ -104,7 +104,7 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
   let checked = 0;
   let isRefused = false;
   let wipe = () => {};
-  const alarms: Alarm[] = [];
+  const alarms: ReconcileAlarm[] = [];
   const observe = (event: ReconcileObservation) => {
     if (event.kind === "failed") isRefused ||= event.error instanceof AuthenticationError;
     if (event.kind === "drift" || event.kind === "missed") alarms.push(event);

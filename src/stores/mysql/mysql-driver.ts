@@ -97,7 +97,7 @@ export function mysqlDriver({
     let isUsable = true;
     try {
       return await use(connection, (sql, values = []) =>
-        connection.query<Answer>({ sql, values: [...values], timeout: commandTimeout, ...PLAIN }),
+        connection.query<QueryResult>({ sql, values: [...values], timeout: commandTimeout, ...PLAIN }),
       );
     } catch (error) {
       isUsable = !isLost(error);
@@ -146,7 +146,12 @@ export function mysqlDriver({
   async function migrateOnce(steps: () => SqlSteps<void>): Promise<void> {
     const connection = await connect();
     const query: Query = (sql, values = []) =>
-      connection.query<Answer>({ sql, values: [...values], timeout: MIGRATION.statement * 1000, ...PLAIN });
+      connection.query<QueryResult>({
+        sql,
+        values: [...values],
+        timeout: MIGRATION.statement * 1000,
+        ...PLAIN,
+      });
     try {
       const sql = "SELECT GET_LOCK(CONCAT('stayhook ', MD5(DATABASE())), ?) AS locked";
       const [rows] = await query(sql, [MIGRATION.other]);
@@ -207,8 +212,8 @@ export function mysqlDriver({
 }
 
 /** The rows of a query, or the row counts of any other statement. */
-type Answer = RowDataPacket[] & ResultSetHeader;
-type Query = (sql: string, values?: readonly unknown[]) => Promise<[Answer, unknown]>;
+type QueryResult = RowDataPacket[] & ResultSetHeader;
+type Query = (sql: string, values?: readonly unknown[]) => Promise<[QueryResult, unknown]>;
 
 async function execute(query: Query, { sql, params, query: reads }: SqlStatement): Promise<SqlResult> {
   const values = params.map((value) => (value instanceof Uint8Array ? Buffer.from(value) : value));

@@ -32,7 +32,7 @@ const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
 export class NotSentError extends StayhookError {}
 
 export function notReachable(server: NamedServer, within: number, cause: unknown): NotSentError {
-  const last = cause === undefined ? "" : `: ${describe(cause, server.secrets)}`;
+  const last = cause === undefined ? "" : `: ${explain(cause, server.secrets)}`;
   return new NotSentError(
     `redisStore (${server.name}): Redis could not be reached within ${within} ms${last}`,
     causeOf(cause, server.secrets),
@@ -42,7 +42,7 @@ export function notReachable(server: NamedServer, within: number, cause: unknown
 export function failed({ name, secrets }: NamedServer, cause: unknown): StayhookError {
   if (cause instanceof StayhookError) return cause;
   return new StayhookError(
-    `redisStore (${name}): the call failed: ${describe(cause, secrets)}`,
+    `redisStore (${name}): the call failed: ${explain(cause, secrets)}`,
     causeOf(cause, secrets),
   );
 }
@@ -60,7 +60,7 @@ export function isNotPrimary(error: unknown): boolean {
   return hasCode(error, ...NOT_PRIMARY);
 }
 
-function describe(cause: unknown, secrets: readonly string[]): string {
+function explain(cause: unknown, secrets: readonly string[]): string {
   const message = redact(cause instanceof Error ? cause.message : String(cause), secrets);
   const meaning = cause instanceof Error && MEANINGS[codeOf(cause) ?? ""];
   return meaning ? `${meaning} (${message})` : message;

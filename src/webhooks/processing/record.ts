@@ -222,7 +222,7 @@ const LIFETIME = 10_000;
 /** The largest number of answers that are retained. */
 const MOST = 1000;
 
-interface Answer {
+interface RecentAnswer {
   /** A copy, because a callback may change the object that it gets. */
   readonly record: Booking | Listing;
   /** The claim time of the event that caused the read, by the store's clock. */
@@ -237,7 +237,7 @@ interface Answer {
  */
 export class RecentAnswers {
   // Sorted by age. The oldest answer is first.
-  readonly #answers = new Map<string, Answer>();
+  readonly #answers = new Map<string, RecentAnswer>();
 
   /** Returns a copy of the record if an answer is fresh enough for this attempt. */
   find(claim: ClaimedEvent): Booking | Listing | undefined {
@@ -267,7 +267,7 @@ export class RecentAnswers {
   }
 }
 
-function isOver({ keptAt }: Answer): boolean {
+function isOver({ keptAt }: RecentAnswer): boolean {
   return performance.now() - keptAt > LIFETIME;
 }
 

@@ -59,9 +59,9 @@ export function parseBody(
   account?: string,
 ): ParsedBody {
   const text = typeof content === "string" ? withoutMark(content) : decode(content);
-  if (text === undefined) return refuse("is not UTF-8");
+  if (text === undefined) return invalidBody("is not UTF-8");
   const json = parseJson(text);
-  if (json === undefined) return refuse(text.trim() === "" ? "is empty" : "is not JSON");
+  if (json === undefined) return invalidBody(text.trim() === "" ? "is empty" : "is not JSON");
   const parsed = parseNotification(json.value, { references: topic !== "messages" });
   if (!parsed.ok) return parsed;
   const { eventId, timestamp, bookingCode, listingId, unusable, misspelt } = parsed;
@@ -87,7 +87,7 @@ export function parseBody(
 }
 
 /** Returns an issue about the whole body. */
-function refuse(message: string): InvalidBody {
+function invalidBody(message: string): InvalidBody {
   return { ok: false, issues: [{ path: [], message }], isNoJson: message !== "is empty" };
 }
 

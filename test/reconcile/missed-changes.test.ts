@@ -1,6 +1,6 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, test, vi } from "vitest";
-import { Changes } from "../../src/reconcile/changes.ts";
+import { MissedChanges } from "../../src/reconcile/missed-changes.ts";
 import type { RecordSnapshot, Snapshot } from "../../src/stores/snapshot.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
 
@@ -26,7 +26,7 @@ async function seen() {
     on: { fallback: ({ eventId }) => void told.push(eventId) },
     autoStart: false,
   });
-  return { store, webhooks, told, changes: new Changes(store, internalsOf(webhooks)!) };
+  return { store, webhooks, told, changes: new MissedChanges(store, internalsOf(webhooks)!) };
 }
 
 test("a change that was handled meanwhile gets no second event", async () => {
@@ -69,7 +69,7 @@ test("the id of a change is the same on every machine, and differs from change t
 test("the handler adds each event, because not every store wakes the handler's queue", async () => {
   const { store, webhooks } = await seen();
   const add = vi.fn(internalsOf(webhooks)!.add);
-  const changes = new Changes(store, { add });
+  const changes = new MissedChanges(store, { add });
   const eventId = await changes.add("booking:A1", undefined, confirmed, signal);
   await changes.add("booking:A1", undefined, confirmed, signal);
   expect(add.mock.calls.map(([event]) => event.eventId)).toEqual([eventId, eventId]);
@@ -86,7 +86,7 @@ test("a discarded event is not added again", async () => {
 test("a store that never shows the event of an id is asked again at intervals, and no longer after an abort", async () => {
   const { store, webhooks } = await seen();
   const get = vi.spyOn(store, "get").mockResolvedValue(undefined);
-  const changes = new Changes(store, internalsOf(webhooks)!);
+  const changes = new MissedChanges(store, internalsOf(webhooks)!);
   await changes.add("booking:A1", undefined, confirmed, signal);
   const stop = new AbortController();
   const adding = changes.add("booking:A1", undefined, confirmed, stop.signal);

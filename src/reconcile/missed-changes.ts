@@ -16,7 +16,7 @@ const NAMESPACE = "5b0f6a6e-3c0d-4b7e-9d43-1f5a2c8e7b91";
 const LOOK_AGAIN = 100;
 
 /** Adds one event for each change. All machines compute the same id for a change, so the store ignores duplicates. */
-export class Changes {
+export class MissedChanges {
   readonly #store: EventStore<unknown>;
   readonly #internals: Pick<Internals, "add">;
 

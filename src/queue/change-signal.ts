@@ -6,7 +6,7 @@ import { inNextTurn } from "../async.ts";
 const MANY = 8;
 
 /** Lets many wait for the next change of the queue. */
-export class Changes {
+export class ChangeSignal {
   readonly #running: () => number;
   #next = Promise.withResolvers<void>();
   /** Whether `#next` resolves in the next turn. */
