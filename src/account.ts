@@ -19,7 +19,6 @@ export function checkAccount(value: unknown, path: Issue["path"] = ["account"]):
 /** A key of the store, in its parts. Keys without accounts begin with a word and a colon, or are UUIDs. */
 export interface KeyParts {
   readonly account: string | undefined;
-  /** The key without the account. */
   readonly rest: string;
 }
 

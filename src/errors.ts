@@ -4,7 +4,7 @@ import { brand } from "./shared.ts";
 export interface Issue {
   /** The property names and list indexes that lead to the wrong part. Empty if the whole value is wrong. */
   readonly path: readonly (string | number)[];
-  /** The description of the problem. */
+  /** What is wrong with the value, such as `must not be empty`. */
   readonly message: string;
 }
 

@@ -56,7 +56,7 @@ export interface LambdaHttpEvent {
         /** The request, from an API Gateway HTTP API or a function URL. */
         readonly http?:
           | {
-              /** The HTTP method. */
+              /** The HTTP method, such as `POST`. */
               readonly method?: string | undefined;
             }
           | undefined;

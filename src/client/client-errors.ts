@@ -32,7 +32,7 @@ export class APIError extends StayhookError {
   declare readonly body: unknown;
   /** The request's id, from `x-request-id` or a similar header. The platform's support will ask for this id. */
   readonly requestId: string | undefined;
-  /** The HTTP method of the request. */
+  /** The HTTP method of the request, in upper case. */
   readonly method: string;
   /** The path below the base URL, without the query. */
   readonly path: string;

@@ -31,7 +31,7 @@ export type AccessToken =
 
 /** Query parameters by name. The client omits `undefined` and `null`. `{ id: [1, 2] }` becomes `id=1&id=2`. */
 export type QueryInput = Readonly<Record<string, QueryValue | readonly QueryValue[] | null | undefined>>;
-/** The value of a query parameter. */
+/** The value of a query parameter. The client sends its text. */
 export type QueryValue = string | number | boolean;
 /** Query parameters as pairs of names and values, such as `URLSearchParams` or a `Map`. */
 export type QueryPairs = Iterable<readonly [string, QueryInput[string]]>;
@@ -53,7 +53,7 @@ export interface FetchResponse {
 
 /** The request that a {@link Fetch} sends. It is an `init` of every `fetch`, also of undici's and node-fetch's. */
 export interface FetchInit {
-  /** The HTTP method. */
+  /** The HTTP method in upper case. */
   method?: string;
   /** The headers by name in lower case. `authorization` has the access token. */
   headers?: Record<string, string>;

@@ -7,7 +7,7 @@ import type { StayhookError } from "./client-errors.ts";
 export interface RequestObservation {
   /** The id of the request, a random UUID. `onResponse` gets the same id. */
   readonly id: string;
-  /** The HTTP method. */
+  /** The HTTP method in upper case. */
   readonly method: string;
   /** The path with parameter names: `/v2/bookings/{bookingCode}`. For `client.request`, the path without query. */
   readonly route: string;

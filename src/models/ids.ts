@@ -9,7 +9,7 @@ import { InvalidArgumentError } from "../errors.ts";
  * error shows the digits
  */
 export function listingIdOf(booking: {
-  /** The booked listing. */
+  /** The id of the booked listing, a number or a text of digits. */
   readonly listingId?: unknown;
 }): number {
   const value: unknown = booking?.listingId;

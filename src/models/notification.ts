@@ -64,7 +64,7 @@ export const WebhookNotification: NotificationSchema = z.looseObject(
 /** The fields of a valid notification, in normalized form. */
 export interface ParsedNotification {
   readonly ok: true;
-  /** The UUID in lower case. */
+  /** The id of the notification: a UUID, which the handler writes in lower case. */
   readonly eventId: string;
   /** The time in ISO 8601. It is `undefined` if the notification has no readable time. */
   readonly timestamp: string | undefined;

@@ -61,7 +61,7 @@ export type BookingStatus = (typeof bookingStatuses)[number];
  * model. Without a model, read the fields with `booking as Booking & Record<string, unknown>`.
  */
 export interface Booking {
-  /** The booking's unique code. */
+  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
   bookingCode: string;
   /**
    * One of {@link bookingStatuses}, or a status that is newer than this package. `client.bookings.get` gives it as it was
@@ -86,9 +86,9 @@ export interface Booking {
 // - This type uses named imports. If zod's types are CommonJS, a namespace import costs 1,800 type instantiations.
 // - The fields of this type have TSDoc, which editors also show for the fields of a user's model.
 type BookingSchema = ZodObject<{
-  /** The booking's unique code. */
+  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
   bookingCode: ZodString;
-  /** The booking's status. */
+  /** The status as the platform sent it, which may be one that this version does not know. */
   status: ZodString;
   /** The booked listing. `listingIdOf(booking)` gives the id as a number. */
   listingId: ZodOptional<ZodType<string | number | null>>;
@@ -140,17 +140,17 @@ export interface Listing {
   listingId: number;
   /** One of {@link listingStatuses}, or a status that is newer than this package. */
   status: string;
-  /** The listing's name. */
+  /** The name of the listing. It is absent if the platform sends none. */
   listingName?: string | null | undefined;
 }
 
 // This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type ListingSchema = ZodObject<{
-  /** The listing's unique id. */
+  /** The id by which the platform names the listing. */
   listingId: ZodType<number>;
-  /** The listing's status. */
+  /** The status as the platform sent it, which may be one that this version does not know. */
   status: ZodString;
-  /** The listing's name. */
+  /** The name of the listing. It is absent if the platform sends none. */
   listingName: ZodOptional<ZodType<string | null>>;
 }>;
 

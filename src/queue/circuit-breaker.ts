@@ -272,7 +272,6 @@ export class CircuitBreaker {
     return performance.now() < circuit.upUntil ? "record" : "unclear";
   }
 
-  /** Ends all questions. */
   close(): void {
     this.#closed = true;
     this.#options.witnesses?.close();

@@ -49,7 +49,6 @@ interface FillOptions {
   readonly claimant?: Claimant | undefined;
 }
 
-/** When the next claim can succeed. */
 interface NextDue {
   /** ms; `undefined` if no event waits. */
   readonly in: number | undefined;
@@ -62,7 +61,6 @@ interface Filled<Tx> {
   readonly started: readonly Attempt<Tx>[];
 }
 
-/** Which events to claim. */
 interface Choice {
   /** The events to claim. If `undefined`, the store chooses those that have been due for longest. */
   readonly ids: readonly string[] | undefined;

@@ -25,7 +25,7 @@ export interface DrainOptions {
 
 /** How many events a drain handled. The counts include events that the process was already working on. */
 export interface DrainResult {
-  /** Events that are done. */
+  /** How many of the drain's events ended as done. */
   readonly done: number;
   /** Events that failed, and are retrying or parked now. */
   readonly failed: number;

@@ -15,7 +15,6 @@ const FRESH = 250;
 /** How many records without a snapshot are remembered, so that each is looked up once. */
 const REMEMBERED = 10_000;
 
-/** Chooses waiting events. */
 export class EventPicker<Tx> {
   readonly #store: EventStore<Tx>;
   /** The events of each record that has a snapshot. */

@@ -62,7 +62,6 @@ export class RunningAttempts<Tx> {
     return concurrency + Math.min(this.#settling.size, concurrency) - this.#all.size;
   }
 
-  /** Returns the attempt at this event. */
   of(eventId: string): Attempt<Tx> | undefined {
     return this.all.find(({ claim }) => claim.eventId === eventId);
   }

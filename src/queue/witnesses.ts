@@ -36,9 +36,7 @@ export type Testimony =
 
 type Store = Pick<EventStore<never>, "list" | "snapshotOf">;
 
-/** A question to witnesses. */
 interface Question {
-  /** The records in question. */
   readonly failing: ReadonlySet<string>;
   /** Whether the records in question are no witnesses. */
   readonly onlyOthers?: boolean;

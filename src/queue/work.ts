@@ -100,7 +100,6 @@ export interface QueueOptions<Tx> {
 /** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, at least 1. */
 export type Backoff = (attempt: number) => number;
 
-/** The result of an attempt. */
 export interface AttemptResult {
   /**
    * A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. A
@@ -152,7 +151,6 @@ export interface Lane {
   readonly kind: Kind | undefined;
 }
 
-/** Names a lane in a map. */
 export function laneKey({ account, kind }: Lane): string {
   return `${account ?? ""} ${kind ?? ""}`;
 }
@@ -248,7 +246,6 @@ export interface ResumedObservation {
   readonly account?: string | undefined;
 }
 
-/** The observations of the queue. */
 export type QueueObservation =
   | StartedObservation
   | DoneObservation

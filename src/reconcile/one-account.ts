@@ -6,13 +6,13 @@ import { handled, Passes } from "./passes.ts";
 import { Schedule } from "./schedule.ts";
 import { dueIn } from "./state.ts";
 
-/** The options of `run`. */
+/** Options of {@link Reconciler.run}. */
 export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
   readonly account?: string | undefined;
 }
 
-/** The options of `watch`. */
+/** Options of {@link Reconciler.watch}. */
 export interface WatchOptions {
   readonly account?: string | undefined;
 }

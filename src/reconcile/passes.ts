@@ -7,7 +7,6 @@ import { Reader, StopReason } from "./reader.ts";
 import { Lock, type StoredState } from "./state.ts";
 import { Watch } from "./watch.ts";
 
-/** A pass that was made. */
 export interface Made {
   readonly report: ReconcileReport;
   /** How long the platform must be left alone, ms. */

@@ -51,7 +51,6 @@ export function createApi(options: {
   readonly faults: FaultInjector;
   readonly clock: Clock;
   readonly log: Log;
-  /** Called after each answered request. */
   readonly observe: (request: SandboxRequest) => void;
 }): Api {
   const { accounts, faults, clock, log, observe } = options;

@@ -65,7 +65,6 @@ export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper)
 export interface StateKeeper {
   /** Returns the state of an account in an earlier sandbox. */
   given(account: string | undefined): SandboxState | undefined;
-  /** Called after each change. */
   save(account: string | undefined, state: SandboxState): void;
 }
 

@@ -32,7 +32,6 @@ export interface SandboxDeliveryControl {
   readonly current: SandboxDeliveryOptions;
 }
 
-/** A notification and its destination. */
 export interface Message {
   /** The account that the notification is about, in a sandbox with accounts. */
   readonly account?: string | undefined;
@@ -73,7 +72,6 @@ export function createDeliveryQueue(options: {
   readonly settings: DeliverySettings;
   readonly clock: Clock;
   readonly log: Log;
-  /** Called after each attempt. */
   readonly observe: (delivery: SandboxDelivery) => void;
 }): DeliveryQueue {
   const { seed, clock, log, observe } = options;

@@ -6,13 +6,13 @@ import type { SandboxFault } from "./faults.ts";
 export interface SandboxRequest {
   /** The account whose token the request has. It is `undefined` for an unknown token, and in a sandbox without accounts. */
   readonly account?: string | undefined;
-  /** The HTTP method. */
+  /** The HTTP method in upper case. */
   readonly method: string;
   /** The path with its query. */
   readonly path: string;
   /** The time of receipt, by the sandbox's clock. */
   readonly receivedAt: Date;
-  /** The status of the answer. */
+  /** The HTTP status of the answer. It is also the status of a fault. */
   readonly status: number;
   /** The fault that applied to the request. It is `undefined` if no fault applied. */
   readonly fault: SandboxFault | undefined;
@@ -24,7 +24,7 @@ export interface SandboxDelivery {
   readonly account?: string | undefined;
   /** The event id of the notification. It is `undefined` if the notification has no event id. */
   readonly eventId: string | undefined;
-  /** The topic of the endpoint. */
+  /** The topic of the endpoint that got the notification, such as `bookings`. */
   readonly topic: string;
   /** The URL with its query, which may hold a secret. */
   readonly url: string;

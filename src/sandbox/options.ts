@@ -7,7 +7,7 @@ import { faultsSchema, type SandboxFault } from "./faults.ts";
 import type { SandboxObservation } from "./observations.ts";
 import { randomSeed } from "./random.ts";
 
-/** Options of `createSandbox`. */
+/** Options of `createSandbox`. All have a default. */
 export interface SandboxOptions {
   /**
    * An integer. The same seed and the same calls give the same codes, ids, order, delays and faults. Default: a

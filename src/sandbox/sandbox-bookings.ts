@@ -16,11 +16,11 @@ import {
 
 /** A booking as the sandbox's API shows it. */
 export interface SandboxBooking {
-  /** The booking's unique code. */
+  /** The code by which the API and notifications name the booking, such as `HX3K9QWT`. */
   readonly bookingCode: string;
-  /** The booking's status. */
+  /** The status in the platform's spelling, such as `Confirmed`, or any other text that `create` got. */
   readonly status: string;
-  /** The id of the booked listing. */
+  /** The id of the booked listing. Unless `create` gets one, it is one of the listings of the sandbox, or random if there is none. */
   readonly listingId: number;
   /** The day of arrival, as `YYYY-MM-DD` unless you gave another format. */
   readonly checkIn: string;
@@ -63,7 +63,7 @@ export interface SandboxBookings {
   /** Makes a booking in any status, even a status that the platform does not list. Sends no notification. */
   create(
     fields: SandboxBookingFields & {
-      /** The status of the new booking. */
+      /** The status of the new booking, also one that the platform does not know. */
       readonly status: BookingStatus | (string & {});
     },
   ): Promise<SandboxBooking>;

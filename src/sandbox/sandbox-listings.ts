@@ -13,11 +13,11 @@ import {
 
 /** A listing as the sandbox's API shows it. */
 export interface SandboxListing {
-  /** The listing's unique id. */
+  /** The id by which the API and notifications name the listing. The sandbox chooses it unless `create` gets one. */
   readonly listingId: number;
-  /** The listing's name. */
+  /** The name of the listing. `create` makes one up unless it gets one. */
   readonly listingName: string;
-  /** The listing's status. */
+  /** The status in the platform's spelling, such as `Published`, or any other text that `create` got. */
   readonly status: string;
   readonly [field: string]: unknown;
 }
@@ -45,7 +45,7 @@ export interface SandboxListings {
   /** Makes a listing in any status, even a status that the platform does not list. Sends no notification. */
   create(
     fields: SandboxListingFields & {
-      /** The status of the new listing. */
+      /** The status of the new listing, also one that the platform does not know. */
       readonly status: ListingStatus | (string & {});
     },
   ): Promise<SandboxListing>;

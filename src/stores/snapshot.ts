@@ -3,7 +3,7 @@ export type TrackedValue = string | number | boolean | null;
 
 /** The status and the tracked fields of a record at one time. */
 export interface Snapshot {
-  /** The record's status. */
+  /** The status of the record when it was read. */
   readonly status: string;
   /** The tracked fields by name. */
   readonly fields: Readonly<Record<string, TrackedValue>>;

@@ -200,7 +200,7 @@ export interface BookingTimerEvent<B extends Booking = Booking, F extends string
   extends RecordEventBase<F> {
   /** The type of the event, such as `booking.timer.door-code`. */
   readonly type: `booking.timer.${string}`;
-  /** The name and the time of the timer. */
+  /** The timer that fired: its name, and the time that was set. */
   readonly timer: FiredTimer;
   /** The status of the booking when it was fetched. */
   readonly status: string;
@@ -223,7 +223,7 @@ export interface ListingTimerEvent<L extends Listing = Listing, F extends string
   extends RecordEventBase<F> {
   /** The type of the event, such as `listing.timer.photos`. */
   readonly type: `listing.timer.${string}`;
-  /** The name and the time of the timer. */
+  /** The timer that fired: its name, and the time that was set. */
   readonly timer: FiredTimer;
   /** The status of the listing when it was fetched. */
   readonly status: string;

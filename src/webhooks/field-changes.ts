@@ -22,7 +22,7 @@ interface DefaultChanges {
   readonly checkOut?: FieldChange | undefined;
   /** Present if a booking has moved to another listing. */
   readonly listingId?: FieldChange | undefined;
-  /** Present if a listing's name differs. */
+  /** The old and the new name of a listing. It is `undefined` if the name is the same. */
   readonly listingName?: FieldChange | undefined;
 }
 

@@ -15,7 +15,7 @@ export interface PausedAccounts {
 
 /** A pause of one account, while the others go on. */
 export interface PausedAccount {
-  /** The account. */
+  /** The id of the account, as `accountFrom` gave it. */
   readonly account: string;
   /** What pauses: all events of the account, or those of its `bookings` or `listings`. */
   readonly scope: Exclude<PauseScope, "everything">;

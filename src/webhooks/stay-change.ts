@@ -15,7 +15,7 @@ import {
 
 /** A stay of a booking at a listing. */
 export interface BookingStay extends Stay {
-  /** The booking's unique code. */
+  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
   readonly bookingCode: string;
   /** The listing that the guest stays at. */
   readonly listingId: number;
@@ -42,7 +42,7 @@ export interface StayChangeOptions {
 
 /** The fields of a booking that {@link stayChange} reads. */
 export interface StayBooking {
-  /** The booking's unique code. */
+  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
   readonly bookingCode: string;
   /** The status, or `gone`. */
   readonly status: string;

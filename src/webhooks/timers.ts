@@ -45,7 +45,7 @@ export interface TimerOptions {
 
 /** A timer of a record, as {@link RecordTimers.list} shows it. */
 export interface Timer {
-  /** The name of the timer. */
+  /** The name that `timers.set` got, which is unique for each record. */
   readonly name: string;
   /** The time that was set. */
   readonly at: Date;
@@ -70,7 +70,7 @@ export interface RecordTimers {
 
 /** The name and the time of a timer, as `event.timer` shows them. */
 export interface FiredTimer {
-  /** The name of the timer. */
+  /** The name that `timers.set` got, which is unique for each record. */
   readonly name: string;
   /** The time that was set. */
   readonly at: Date;
@@ -169,7 +169,6 @@ export function checkTimerTime(name: string, at: Date): void {
   if (at.getTime() - now() > MAX_DELAY) refuse(`is more than 1,000 years away: ${at.toISOString()}`);
 }
 
-/** Returns the event of a timer. */
 export function timerEvent(ref: string, name: string, at: Date, traceparent?: string | null): NewEvent {
   const timestamp = at.toISOString();
   return {

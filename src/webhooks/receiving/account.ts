@@ -16,7 +16,7 @@ export interface AccountRequest {
 /** Where a request names its account: in a query parameter, or where your function finds it. */
 export type AccountFrom =
   | {
-      /** The name of a query parameter. */
+      /** The name of the query parameter that holds the account, such as `account`. */
       readonly query: string;
     }
   | ((request: AccountRequest) => string | undefined);

@@ -22,7 +22,6 @@ import type { Verify, VerifyRequest } from "./verify.ts";
 /** How long the body, `verify` and the store may take together, ms. */
 const LIMIT = 10_000;
 
-/** The result of a request. */
 export interface Received {
   readonly result: ReceiveResult;
   /** The event of an accepted notification, new or duplicate. It is `undefined` for every other request. */

@@ -2,7 +2,7 @@ import { isTopic, topics } from "../../models/topics.ts";
 
 /** A request, in a form that any server can provide. */
 export interface ReceiveRequest {
-  /** The HTTP method. */
+  /** The HTTP method, such as `POST`. */
   readonly method: string;
   /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
   readonly url: string;
@@ -78,7 +78,7 @@ function isIterable(headers: object): headers is Iterable<readonly [string, stri
 
 /** The part of a URL that names the topic of the endpoint. */
 export interface TopicFrom {
-  /** The name of a query parameter. */
+  /** The name of the query parameter, such as `key`. */
   readonly query: string;
 }
 

@@ -5,7 +5,7 @@ import { queryOf, queryValues } from "./request.ts";
 
 /** The argument of {@link Verify}. */
 export interface VerifyRequest {
-  /** The HTTP method. */
+  /** The HTTP method, such as `POST`. */
   readonly method: string;
   /** Path and query, or the whole URL, as the server gives it. */
   readonly url: string;
