@@ -274,7 +274,7 @@ describe("while the platform is out of reach", () => {
     ["a connection that breaks", { cutOff: true }, 5],
     ["a rate limit that does not end", { status: 429 }, 5],
   ])("%s ends the pass early", async (_what, fault, most) => {
-    const { sandbox, read, ...machine } = await knownScene(60);
+    const { sandbox, read, ...machine } = await knownScene(60, { reconciler: { rate: 1000 } });
     sandbox.faults.set([{ route: everyBooking, ...fault }]);
     const report = await machine.reconciler.run();
     expect(report).toMatchObject({ checked: 0, changed: 0, incomplete: "unreachable" });
