@@ -1,4 +1,5 @@
-import { cutToBytes, InvalidArgumentError } from "./errors.ts";
+import { cutToBytes } from "./error-text.ts";
+import { InvalidArgumentError } from "./errors.ts";
 import { dayOf } from "./models/dates.ts";
 import { checkNoUnknown } from "./option-names.ts";
 

@@ -1,5 +1,5 @@
 import { accountOf } from "./account.ts";
-import { cutToBytes, errorText } from "./errors.ts";
+import { cutToBytes, errorText, framesOf } from "./error-text.ts";
 
 /** The severity of a log line. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -151,7 +151,7 @@ export class Log {
       } else if (this.#logger) {
         ignoreRejection(this.#logger[level](message));
       } else if (level === "warn" || level === "error") {
-        const stack = fromUserCode || shown.reason === "callback" ? framesOf(error) : "";
+        const stack = fromUserCode || shown.reason === "callback" ? stackOf(error) : "";
         // Pass a single argument: with several arguments, the console reads the first argument as a format string.
         console[level](message + stack);
       }
@@ -176,19 +176,9 @@ export function oneLine(text: string): string {
 
 const escapes: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** Returns the frames of an error's stack, one per line, without the frames of this package. */
-function framesOf(error: unknown): string {
-  if (!(error instanceof Error) || typeof error.stack !== "string") return "";
-  // Skip the message: it may hold text from outside that looks like a frame.
-  const { message, stack } = error;
-  const frames = stack.slice(stack.indexOf(message) + message.length).match(/^ *at .+$/gm) ?? [];
-  // If logger.ts runs unbundled, as in tests, the first frame of a new error names the package's folder.
-  const here = /^.*\n *at .*?((?:file:\/\/)?\/\S*\/)logger\.ts:\d+/.exec(new Error().stack ?? "")?.[1];
-  const isOwn = (frame: string): boolean =>
-    /[\\/]node_modules[\\/]stayhook[\\/]/.test(frame) || (here !== undefined && frame.includes(here));
-  return frames
-    .filter((frame) => !isOwn(frame))
+/** The frames of an error's stack without those of this package, one in each line. */
+const stackOf = (error: unknown): string =>
+  framesOf(error)
     .slice(0, maxFrames)
-    .map((frame) => `\n    ${oneLine(frame.trim())}`)
+    .map((frame) => `\n    ${oneLine(frame)}`)
     .join("");
-}

@@ -1,5 +1,4 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
-import { cutToBytes, errorText } from "../src/errors.ts";
 import { isLogger, Log, type LogEntry, type LogLevel } from "../src/logger.ts";
 
 const levels = ["debug", "info", "warn", "error"] as const;
@@ -196,74 +195,3 @@ describe("a logger that fails", () => {
     expect([null, undefined, {}, "console", { ...console, warn: 1 }].some(isLogger)).toBe(false);
   });
 });
-
-describe("errorText", () => {
-  it.each([
-    ["an error", new TypeError("no"), "TypeError: no"],
-    ["causes", new Error("a", { cause: new Error("b", { cause: "c" }) }), "Error: a <- Error: b <- c"],
-    ["a cause once", new Error("not read: gone", { cause: new Error("gone") }), "Error: not read: gone"],
-    [
-      "an AggregateError",
-      new AggregateError([new Error("a"), "b"], "all", { cause: new Error("c") }),
-      "AggregateError: all [Error: a; b] <- Error: c",
-    ],
-    [
-      "an error with a code alone",
-      Object.assign(new AggregateError([]), { code: "ECONNREFUSED" }),
-      "AggregateError: ECONNREFUSED",
-    ],
-    ["an error without a message", new Error(), "Error"],
-    ["undefined", undefined, "undefined"],
-    ["a plain object", { code: 7 }, '{"code":7}'],
-    ["a symbol", Symbol("s"), "Symbol(s)"],
-    ["text that databases refuse", new Error("a\ud800\0b"), "Error: a\uFFFD\uFFFDb"],
-  ])("shows %s", (_, thrown, text) => expect(errorText(thrown)).toBe(text));
-
-  it("ends where errors name each other, or never end", () => {
-    const error: Error & { cause?: unknown } = new Error("a");
-    error.cause = new AggregateError([error, new Error("b", { cause: error })], "list");
-    expect(errorText(error)).toBe("Error: a <- AggregateError: list [Error: b]");
-    const endless = () =>
-      new AggregateError(
-        Array.from({ length: 1000 }, () => new Error("x")),
-        "y",
-      );
-    expect(errorText(endless()).split("x")).toHaveLength(10);
-    const deep = Array.from({ length: 1000 }).reduce<Error>(
-      (cause) => new Error("z", { cause }),
-      new Error("z"),
-    );
-    expect(errorText(deep).split("z")).toHaveLength(11);
-  });
-
-  it.each([
-    ["getters that throw", Object.defineProperty(new Error("x"), "message", { get: () => JSON.parse("") })],
-    ["a revoked proxy", revoked()],
-    ["no prototype", Object.create(null)],
-    ["a circular object", circular()],
-  ])("never throws: %s", (_, thrown) => expect(errorText(thrown)).toBe("a value that cannot be shown"));
-
-  it("has 2 KiB of UTF-8 at most, and cuts no character in two", () => {
-    for (const character of ["x", "é", "東", "🏠"])
-      for (let shift = 0; shift < 4; shift += 1) {
-        const text = errorText("a".repeat(shift) + character.repeat(3000));
-        const bytes = Buffer.byteLength(text);
-        expect(bytes).toBeLessThanOrEqual(2048);
-        expect(bytes).toBeGreaterThan(2044);
-        expect(text).toMatch(new RegExp(`^a*${character}+…$`, "u"));
-      }
-    expect(cutToBytes("é".repeat(5), 10)).toBe("é".repeat(5));
-  });
-});
-
-function revoked(): unknown {
-  const { proxy, revoke } = Proxy.revocable(new Error("x"), {});
-  revoke();
-  return proxy;
-}
-
-function circular(): unknown {
-  const object: Record<string, unknown> = {};
-  object.self = object;
-  return object;
-}

@@ -3,7 +3,7 @@
 import { readFileSync } from "node:fs";
 import { ACCOUNT_RULE, isAccount } from "../account.ts";
 import type { StayhookClient } from "../client/client.ts";
-import { errorText } from "../errors.ts";
+import { errorText } from "../error-text.ts";
 import { accountGiven } from "./arguments.ts";
 import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 

@@ -2,7 +2,7 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import { eachEvent } from "../console/event-pages.ts";
-import { errorText } from "../errors.ts";
+import { errorText } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";

@@ -2,7 +2,8 @@
 
 import ky, { TimeoutError } from "ky";
 import { untilAborted } from "../async.ts";
-import { errorText, InvalidArgumentError, StayhookError } from "../errors.ts";
+import { errorText } from "../error-text.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
 import { Answer, type Asked, type Exchange } from "./answer.ts";
 import { type BodyReader, readBody } from "./body.ts";

@@ -19,7 +19,7 @@ import {
 } from "./inbox-parts.ts";
 import { impersonalError } from "./shown-error.ts";
 import type { View, Visit } from "./site.ts";
-import { describeChanges, type Step, timelineOf } from "./timeline.ts";
+import { describeChanges, newestFirst, type Step, timelineOf } from "./timeline.ts";
 
 /** The page of an event lists at most this many other events of the same record. */
 const OTHERS = 20;
@@ -97,9 +97,9 @@ const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]
 };
 
 const timelineView = (event: StoredEvent, isPersonal: boolean): Html =>
-  html`<ol class="timeline">${timelineOf(event).map((step) => stepView(event, step, isPersonal))}</ol>`;
+  html`<ol class="timeline">${newestFirst(timelineOf(event)).map((step) => stepView(event, step, isPersonal))}</ol>`;
 
-/** The item of a step. A done event has none at the end: its last attempt says so. */
+/** The item of a step. A done event has none at the start: its last attempt says so. */
 function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | undefined {
   const item = (tone: Tone, text: string, at: Date | null = null, more?: HtmlValue) =>
     html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}${more}</li>`;
@@ -113,7 +113,11 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
     case "cut":
       return item("plain", `The store keeps only the last ${HISTORY_LENGTH} attempts`);
     case "attempt":
-      return item(...outcomes[step.entry.outcome], step.entry.at, attemptView(step.entry, isPersonal));
+      return item(
+        ...outcomes[step.entry.outcome],
+        step.entry.at,
+        attemptView(step.entry, isPersonal, step.same),
+      );
     case "scheduled":
       return item("wait", "Scheduled for", step.at);
     case "pending":
@@ -131,18 +135,21 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
   }
 }
 
-function attemptView(entry: AttemptEntry, isPersonal: boolean): Html {
+function attemptView(entry: AttemptEntry, isPersonal: boolean, same: readonly AttemptEntry[] = []): Html {
   const { reason, duration: took, worker, error, changes } = entry;
   const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
   const shown = impersonalError(entry);
   const rest = shown ? "The rest of the error" : "The error";
-  const hidden = html`${shown && html`<pre>${shown.text}</pre>`}${
+  const hidden = html`${shown && html`<pre>${[shown.text, ...shown.frames].join("\n    ")}</pre>`}${
     shown?.isCut !== false && html`<p>${rest} is hidden, because it may have personal data.</p>`
   }`;
   const isShown = (name: string) => isPersonal || name === "status" || impersonal.includes(name);
   return html`<p>${details.filter(Boolean).join(", ")}</p>${
     changes && html`<p>Changed: ${describeChanges(changes, isShown)}</p>`
-  }${error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)}`;
+  }${error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)}${
+    same.length > 0 &&
+    html`<p>The same error in ${same.length} earlier ${same.length === 1 ? "attempt" : "attempts"}, the first ${time(same.at(-1)!.at)}</p>`
+  }`;
 }
 
 function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {

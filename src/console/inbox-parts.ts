@@ -1,6 +1,7 @@
 // What the pages of the inbox share: the rows of events, and the snapshot of a record.
 
 import { accountOf } from "../account.ts";
+import { splitFrames } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
@@ -90,7 +91,8 @@ export function rowsOf(
     const account = accountOf(event);
     const [label, when] = shownTime(event);
     const last = history.at(-1);
-    const lastError = last && (isPersonal ? last.error : impersonalError(last)?.text);
+    const lastError =
+      last && (isPersonal ? splitFrames(last.error ?? "").text || undefined : impersonalError(last)?.text);
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${

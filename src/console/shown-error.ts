@@ -1,8 +1,11 @@
+import { splitFrames } from "../error-text.ts";
 import type { AttemptEntry } from "../stores/stored-event.ts";
 
 /** What a page shows of an attempt's error. */
 interface ShownError {
   readonly text: string;
+  /** The lines of the user's own code. They have no personal data. */
+  readonly frames: readonly string[];
   /** Whether a part of the error is hidden, because it may have personal data. */
   readonly isCut: boolean;
 }
@@ -18,8 +21,9 @@ export function impersonalError({
   reason,
   error = "",
 }: Pick<AttemptEntry, "reason" | "error">): ShownError | undefined {
-  const line = error.split(/\n| <- /, 1)[0]!;
+  const { text: whole, frames } = splitFrames(error);
+  const line = whole.split(/\n| <- /, 1)[0]!;
   const text =
     reason === "callback" ? /^\w*(?:Error|Exception)(?=: |$)/.exec(line)?.[0] : line.replace(sentText, "$1");
-  return text ? { text, isCut: text !== error } : undefined;
+  return text ? { text, frames, isCut: text !== whole } : undefined;
 }

@@ -7,7 +7,13 @@ export type Step =
   /** The store keeps only the last attempts. Earlier attempts may be missing. */
   | { readonly step: "cut" }
   /** `number` is `undefined` if earlier attempts may be missing. */
-  | { readonly step: "attempt"; readonly number: number | undefined; readonly entry: AttemptEntry }
+  | {
+      readonly step: "attempt";
+      readonly number: number | undefined;
+      readonly entry: AttemptEntry;
+      /** The attempts before this one that failed with the same error, if {@link newestFirst} folded them into it. */
+      readonly same?: readonly AttemptEntry[] | undefined;
+    }
   /** The event waits, or an attempt is under way, or the event has ended. */
   | { readonly step: StoredEvent["state"] | "discarded"; readonly at: Date | null };
 
@@ -24,6 +30,22 @@ export function timelineOf({ state, reason, receivedAt, dueAt, doneAt, history }
     ...attempts,
     { step: isDiscarded ? "discarded" : state, at: state === "done" ? doneAt : dueAt },
   ];
+}
+
+/** The steps, the newest first. Attempts that failed one after the other with the same error are one step. */
+export function newestFirst(steps: readonly Step[]): Step[] {
+  const folded: Step[] = [];
+  for (const step of steps.toReversed()) {
+    const newer = folded.at(-1);
+    const isSame =
+      step.step === "attempt" &&
+      newer?.step === "attempt" &&
+      step.entry.error !== undefined &&
+      step.entry.error === newer.entry.error;
+    if (isSame) folded[folded.length - 1] = { ...newer, same: [...(newer.same ?? []), step.entry] };
+    else folded.push(step);
+  }
+  return folded;
 }
 
 /**

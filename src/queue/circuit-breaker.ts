@@ -1,6 +1,6 @@
 // Decides whether a failed read is an outage, and pauses the reads during one.
 
-import { errorText } from "../errors.ts";
+import { errorText } from "../error-text.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { Circuit, type TrackedRead } from "./circuit.ts";
 import { LONGEST_RETRY_AFTER } from "./retries.ts";

@@ -1,6 +1,6 @@
 // Decides whether a failed event waits or is parked, and for how long it waits.
 
-import { errorText } from "../errors.ts";
+import { errorText, errorTextWithFrames } from "../error-text.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { Entry, Outcome } from "../stores/event-store.ts";
 import { clampWait } from "../stores/outcomes.ts";
@@ -119,6 +119,8 @@ export function entryOf({
   return {
     duration: Math.round(duration),
     ...(reason && { reason }),
-    ...(error !== undefined && { error: errorText(error) }),
+    ...(error !== undefined && {
+      error: reason === "callback" ? errorTextWithFrames(error) : errorText(error),
+    }),
   };
 }

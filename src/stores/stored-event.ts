@@ -60,7 +60,10 @@ export interface AttemptEntry {
   readonly outcome: "done" | "retrying" | "parked" | "lost";
   /** Why the attempt failed. It is `undefined` if nothing failed or the lease was lost. */
   readonly reason?: FailureReason | undefined;
-  /** The error's message and the messages of its causes, 2 KiB at most. */
+  /**
+   * The error's message and the messages of its causes, 2 KiB at most. For an error of a callback, up to three frames of
+   * its own stack follow in lines below.
+   */
   readonly error?: string | undefined;
   /** Host and pid of the process that made the attempt. */
   readonly worker?: string | undefined;

@@ -88,7 +88,7 @@ const scripts: Readonly<Record<string, readonly Step[]>> = {
     ],
     [
       "show {parked1}",
-      /\nattempt 1\t\S+Z by \S+, took \d+ ms: parked \(callback\): Error: the calendar is closed\n$/,
+      /\nattempt 1\t\S+Z by \S+, took \d+ ms: parked \(callback\): Error: the calendar is closed at \S.*:\d+:\d+\)?\n$/,
     ],
     ["show 11111111-0000-4000-8000-000000000000", "There is no event 11111111", 4],
   ],
@@ -480,11 +480,34 @@ describe("on a terminal", () => {
     expect((await events("show timer:booking:HX3K9:mail")).stdout).toContain(timer);
   });
 
-  test("show prints equal errors once", async () => {
-    const { events } = await listed();
-    const { stdout } = await events("show 6f1f7a1e", { terminal: true, columns: 80 });
-    expect(stdout.split("the calendar is closed")).toHaveLength(2);
-    expect(plain(stdout).match(/\(callback\): the same error/g)).toHaveLength(2);
+  test("show prints the newest attempt first, and equal errors once; a pipe has each attempt, the oldest first", async () => {
+    const { events, store, eventId } = await listed();
+    const shown = async () => plain((await events("show 6f1f7a1e", { terminal: true, columns: 80 })).stdout);
+    const once = await shown();
+    expect(once.split("the calendar is closed")).toHaveLength(2);
+    expect(once).toMatch(
+      /\nattempt 3 .*: parked \(callback\): Error: the calendar is closed.*\n +the same error in 2 earlier attempts, the first \S+Z\nreceived /,
+    );
+
+    await store.replay({ eventId });
+    const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    const error =
+      "Error: refused\nby the lock\n    at open (/srv/app/locks.ts:3:7)\n    at /srv/app/hooks.ts:9:1";
+    const entry = { duration: 5, reason: "callback", error } as const;
+    await store.settle(claim!, { state: "parked", reason: "callback", type: "booking.Confirmed", entry });
+    expect(await shown()).toMatch(
+      /\nattempt 4 .*: parked \(callback\): Error: refused\n +by the lock\n +at open \(\/srv\/app\/locks\.ts:3:7\)\n +at \/srv\/app\/hooks\.ts:9:1\nattempt 3 /,
+    );
+    const { stdout } = await events("show 6f1f7a1e");
+    expect(
+      stdout.match(/^attempt \d.*\(callback\): Error: \S+/gm)?.map((line) => line.replace(/\t.*: /, " ")),
+    ).toEqual(["attempt 1 the", "attempt 2 the", "attempt 3 the", "attempt 4 refused\\u000aby"]);
+    expect(stdout).toMatch(
+      /by the lock at open \(\/srv\/app\/locks\.ts:3:7\) at \/srv\/app\/hooks\.ts:9:1\n/,
+    );
+    for (const line of ["ls", "ls --ref HX3K9"])
+      for (const given of [{}, { terminal: true, columns: 120 }])
+        expect((await events(line, given)).stdout).not.toContain("locks.ts");
   });
 });
 

@@ -122,12 +122,41 @@ describe("an event", () => {
     const second = await handle("HX3K9", "Cancelled");
     const text = plain(await page(`?event=${second}&personal=1`));
     expect(text).toMatch(
-      /Timeline Received [\d-]+ [\d:.]+ UTC .*Attempt failed [\d-]+ [\d:.]+ UTC Reason: callback, took [\d.]+ m?s, on \S+:\d+ Error: the calendar is closed Next attempt [\d-]+ [\d:.]+ UTC/,
+      /Timeline Next attempt [\d-]+ [\d:.]+ UTC Attempt failed [\d-]+ [\d:.]+ UTC Reason: callback, took [\d.]+ m?s, on \S+:\d+ Error: the calendar is closed at \S.* Received [\d-]+ [\d:.]+ UTC/,
     );
     expect(text).toContain(`&quot;eventId&quot;: &quot;${second}&quot;`);
     expect(text).toMatch(/status Confirmed checkIn 2026-12-01 checkOut 2026-12-05/);
     expect(await page(`?event=${second}`)).toContain(`id="row-${first}"`);
     expect(await page(`?event=${second.toUpperCase()}`)).toContain("Timeline");
+  });
+
+  test("shows the newest attempt first, an equal error once, and the frames of the user's code without personal data", async () => {
+    const state = { text: "the calendar is closed" };
+    const saveStay = () => {
+      throw new Error(state.text);
+    };
+    const { handle, webhooks, store, page } = await served({
+      on: { booking: () => saveStay() },
+      maxAttempts: 3,
+      backoff: () => 0,
+    });
+    const eventId = await handle("HX3K9", "Cancelled");
+    for (const _ of [2, 3]) await webhooks.drain();
+    state.text = "the lock of Ann Lee";
+    await store.replay({ eventId });
+    await webhooks.drain();
+    const personal = plain(await page(`?event=${eventId}&personal=1`));
+    expect(personal).toMatch(
+      / Timeline Parked until .* the lock of Ann Lee at saveStay .* the calendar is closed at saveStay /,
+    );
+    expect(personal.split("the calendar is closed")).toHaveLength(2);
+    expect(personal).toMatch(/ The same error in 2 earlier attempts, the first [\d-]+ [\d:.]+ UTC Received /);
+    const hidden = plain(await page(`?event=${eventId}`));
+    expect(hidden).toMatch(
+      / Error at saveStay \(\S*inbox\.test\.ts:\d+:\d+\) .* The rest of the error is hidden/,
+    );
+    expect(hidden).not.toContain("Ann Lee");
+    for (const query of ["", "?personal=1"]) expect(await page(query)).not.toContain("saveStay");
   });
 
   test("is replayed and discarded, as its state allows", async () => {
@@ -455,7 +484,7 @@ test("timers are listed by day, and on the page of their record, the first one f
   );
   expect(plain(await page("?record=booking:HX3K9"))).toMatch(/To come.*arrival-mail.*cleaning.*Events/);
   const of = (name: string) => `${url}/?event=stayhook:timer:booking:HX3K9:${name}`;
-  expect(plain((await browser.get(of("cleaning"))).text)).toMatch(/Cancel Run now.*Timer set.*Scheduled for/);
+  expect(plain((await browser.get(of("cleaning"))).text)).toMatch(/Cancel Run now.*Scheduled for.*Timer set/);
   await browser.submit(of("cleaning"), "discard");
   const asked = await browser.submit(of("door-code"), "replay");
   expect(plain(asked.text)).toContain("Run 1 timer now, before its time?");

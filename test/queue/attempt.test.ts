@@ -30,6 +30,8 @@ import {
 
 useFakeTime();
 
+/** Matches a recorded error, whose frames follow in lines below. */
+const startingWith = (text: string) => expect.stringMatching(new RegExp(`^${text}\\n {4}at `));
 const withWrites = (...writes: ((tx: never) => unknown)[]) => ({ ...done, writes }) as never;
 /** Makes a lazy query whose `then` returns nothing. */
 const thenOf = (run: (resolve: () => void, reject: (error: unknown) => void) => void) =>
@@ -59,7 +61,7 @@ describe("a failed callback", () => {
     expect(new Set(parts).size).toBeGreaterThan(3);
     const event = await store.get("a");
     expect(event).toMatchObject({ state: "parked", reason: "callback", attempts: 12 });
-    expect(event?.history.at(-1)?.error).toBe("Error: callback failed");
+    expect(event?.history.at(-1)?.error).toMatch(/^Error: callback failed\n/);
   });
 
   test("is observed after each attempt with the wait, and at last as parked", async () => {
@@ -240,7 +242,7 @@ test("the history has each attempt with its reason, its error, its duration and 
   await advance(2 * SECOND);
   const about = { duration: 30, worker: "test:1" };
   expect((await store.get("a"))?.history).toMatchObject([
-    { outcome: "retrying", reason: "callback", error: "Error: callback failed", ...about },
+    { outcome: "retrying", reason: "callback", error: startingWith("Error: callback failed"), ...about },
     { outcome: "done", ...about },
   ]);
 });
@@ -341,7 +343,7 @@ describe("writes that go with the end of an event", () => {
     expect(ran.filter((id) => id === "bad 1").length).toBe(2);
     expect(await store.get("bad 1")).toMatchObject({
       ...{ state: "parked", reason: "callback", attempts: 2 },
-      history: [{ error: "Error: violates a deferred constraint" }, {}],
+      history: [{ error: startingWith("Error: violates a deferred constraint") }, {}],
     });
   });
 
@@ -455,7 +457,7 @@ describe("writes that go with the end of an event", () => {
     });
     expect(await store.get("a")).toMatchObject({
       ...{ state: "retrying", attempts: 1, reason: "callback", type: "booking.Confirmed" },
-      history: [{ outcome: "retrying", error: String(refuses ?? constraint) }],
+      history: [{ outcome: "retrying", error: startingWith(String(refuses ?? constraint)) }],
     });
   });
 

@@ -104,7 +104,7 @@ describe("inline", () => {
     const { deliver, store } = handlerOf({ ...inline, on: { unknown }, backoff: () => 1000 });
     const notification = notificationOf();
     for (const _ of [1, 2]) expect((await deliver(notification)).status).toBe(200);
-    const history = [{ error: "Error: no" }];
+    const history = [{ error: expect.stringMatching(/^Error: no\n {4}at /) }];
     expect(await store.get(notification.eventId)).toMatchObject({ state: "retrying", history });
     expect(unknown).toHaveBeenCalledTimes(1);
     await advance(1000);

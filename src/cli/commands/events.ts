@@ -10,8 +10,9 @@ import {
   runNowWords,
   scheduledWords,
 } from "../../console/scheduled-words.ts";
-import { describeChanges, type Step, timelineOf } from "../../console/timeline.ts";
+import { describeChanges, newestFirst, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
+import { splitFrames } from "../../error-text.ts";
 import type { EventFilter } from "../../stores/event-filter.ts";
 import {
   type Change,
@@ -76,8 +77,14 @@ function eventColumns(events: readonly StoredEvent[]): readonly Column<StoredEve
     ],
     ["REASON", ({ reason }) => reason],
     ["DUE", dueAtOf, { text: (event) => ago(dueAtOf(event)), isWhole: true }],
-    ["ERROR", ({ history }) => history.at(-1)?.error, { isBelow: true }],
+    ["ERROR", errorOf, { isBelow: true, text: (event) => errorOf(event)?.replace(/\s+/g, " ") ?? null }],
   ];
+}
+
+/** The last error without its frames, which `show` prints. */
+function errorOf({ history }: StoredEvent): string | undefined {
+  const error = history.at(-1)?.error;
+  return error === undefined ? undefined : splitFrames(error).text;
 }
 
 /** The due time of a processing event is the end of its lease. */
@@ -179,33 +186,42 @@ const show: Subcommand = {
           ...Object.entries({ ...fields, type: knownType(event) }),
           ["last status of the record", lastStatus],
           ["last fields of the record", lastFields],
-          ...linesOf(event, out.isTerminal),
+          ...(out.isTerminal ? foldedLinesOf(event) : linesOf(event)),
         ]);
       });
     });
   },
 };
 
-/**
- * One line for each step in the life of an event. A parked event has none at the end: its last attempt says so.
- *
- * @param folds - whether an attempt with the error of the attempt before says only that
- */
-const linesOf = (event: StoredEvent, folds: boolean) => {
-  let before: string | undefined;
-  const folded = (step: Step): Step => {
-    if (step.step !== "attempt") return step;
-    const { error } = step.entry;
-    const isEqual = folds && error !== undefined && error === before;
-    before = error;
-    return isEqual ? { ...step, entry: { ...step.entry, error: "the same error" } } : step;
-  };
-  return timelineOf(event)
-    .map((step) => lineOf(event, folded(step)))
+/** One line for each step in the life of an event. A parked event has none at its end: its last attempt says so. */
+const linesOf = (event: StoredEvent): Line[] =>
+  timelineOf(event)
+    .map((step) => lineOf(event, step))
     .filter((line) => line !== undefined);
-};
 
-function lineOf(event: StoredEvent, step: Step): readonly [name: string, text: unknown] | undefined {
+/** The lines for a terminal: the newest first, equal errors once, and each line of an error in a line of its own. */
+const foldedLinesOf = (event: StoredEvent): Line[] =>
+  newestFirst(timelineOf(event)).flatMap((step) => {
+    const line = lineOf(event, step);
+    if (line === undefined || step.step !== "attempt") return line === undefined ? [] : [line];
+    const { entry, same = [] } = step;
+    const [name] = line;
+    const { text, frames } = splitFrames(entry.error ?? "");
+    const [first = "", ...others] = text.split(/\s*\n\s*/);
+    const error = entry.error === undefined ? {} : { error: first };
+    const before =
+      same.length === 0
+        ? []
+        : [
+            `the same error in ${plural(same.length, "earlier attempt")}, the first ${same.at(-1)!.at.toISOString()}`,
+          ];
+    const below = [...others, ...frames, ...before].map((more): Line => ["", more]);
+    return [[name, describeAttempt({ ...entry, ...error })], ...below];
+  });
+
+type Line = readonly [name: string, text: unknown];
+
+function lineOf(event: StoredEvent, step: Step): Line | undefined {
   const due = (at: Date | null) => (at === null ? "now" : `${at.toISOString()}, ${describeWait(at)}`);
   switch (step.step) {
     case "received":
@@ -232,8 +248,14 @@ function describeAttempt(entry: StoredEvent["history"][number]): string {
   const { at, outcome, reason, duration, worker, error, changes } = entry;
   const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
   const by = worker === undefined ? "" : ` by ${worker}`;
-  const more = error ?? (changes && describeChanges(changes));
+  const more = error === undefined ? changes && describeChanges(changes) : inOneLine(error);
   return `${at.toISOString()}${by}, took ${duration} ms: ${ended}${more === undefined ? "" : `: ${more}`}`;
+}
+
+/** An error with its frames behind it. */
+function inOneLine(error: string): string {
+  const { text, frames } = splitFrames(error);
+  return [text, ...frames].join(" ");
 }
 
 function describeWait(until: Date): string {

@@ -1,7 +1,8 @@
 // Handles an event for a queue of the user, without a store.
 
 import { accountOf } from "../../account.ts";
-import { errorText, InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
+import { errorText } from "../../error-text.ts";
+import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { withoutRounded } from "../../models/exact-json.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";

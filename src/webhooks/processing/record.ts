@@ -8,7 +8,8 @@ import {
   ResponseValidationError,
   retryAfterMs,
 } from "../../client/client-errors.ts";
-import { errorText, InvalidArgumentError, StayhookError } from "../../errors.ts";
+import { errorText } from "../../error-text.ts";
+import { InvalidArgumentError, StayhookError } from "../../errors.ts";
 import { asSent, rememberAsSent } from "../../models/as-sent.ts";
 import { dayOf, daysIn, timeZoneOf } from "../../models/dates.ts";
 import { isObject } from "../../models/is-object.ts";

@@ -1,6 +1,7 @@
 // The time zone of a booking's days: the handler's option `timeZone`.
 
-import { describeKind, errorText, StayhookError } from "../../errors.ts";
+import { errorText } from "../../error-text.ts";
+import { describeKind, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { isInstant, setTimeZone } from "../../models/dates.ts";
 import type { Booking } from "../../models/records.ts";

@@ -23,6 +23,30 @@ async function failing(answer: Answer, options: Parameters<typeof handlerOf>[0] 
   return { ...handler, event: () => handler.store.get(notification.eventId) };
 }
 
+describe("the recorded error of a callback", () => {
+  const cause = Object.assign(new Error("connect ECONNREFUSED 10.0.0.7:5432"), { code: "ECONNREFUSED" });
+  const saveStay = () => {
+    throw new Error("Invalid invocation ".repeat(200), { cause });
+  };
+  test("has the cause behind a long message, and the frames of the user's code", async () => {
+    const { event } = await failing(
+      { status: 200, body: { bookingCode: "A1", status: "Request" } },
+      {
+        on: { booking: () => saveStay() },
+      },
+    );
+    const { error = "" } = (await event())?.history[0] ?? {};
+    expect(error).toMatch(/^Error: Invalid .*… <- Error: connect ECONNREFUSED 10\.0\.0\.7:5432\n/);
+    expect(error).toMatch(/\n {4}at saveStay \(\S*failures\.test\.ts:\d+:\d+\)\n/);
+    expect(error).not.toMatch(/node_modules|src\/|node:/);
+  });
+
+  test("of a failed read has no frames", async () => {
+    const { event } = await failing({ status: 404 });
+    expect((await event())?.history[0]?.error).not.toContain("\n");
+  });
+});
+
 describe("a record that the platform refuses", () => {
   const bodies: [string, object][] = [
     ["not-found", { code: 404, message: "no such booking" }],
