@@ -147,7 +147,7 @@ describe("an event", () => {
     await webhooks.drain();
     const personal = plain(await page(`?event=${eventId}&personal=1`));
     expect(personal).toMatch(
-      / Timeline Parked until .* the lock of Ann Lee at saveStay .* the calendar is closed at saveStay /,
+      / Timeline Next attempt .* the lock of Ann Lee at saveStay .* the calendar is closed at saveStay /,
     );
     expect(personal.split("the calendar is closed")).toHaveLength(2);
     expect(personal).toMatch(/ The same error in 2 earlier attempts, the first [\d-]+ [\d:.]+ UTC Received /);
