@@ -86,7 +86,7 @@ export const sidebar: Item[] = [
     ["Command line", "/cli"],
     ["Telemetry", "/telemetry"],
     ["Logging", "/logging"],
-    ["Gone records", "/gone"],
+    ["Deleted records", "/gone"],
     ["Recover from an outage", "/recovering"],
     ["Testing", "/testing"],
   ]),
