@@ -1,6 +1,6 @@
 // The URLs that a command takes: `--to`, its variable, or stdin.
 
-import { parseUrl, withTopic } from "../client/urls.ts";
+import { parseUrl, withParameter, withTopic } from "../client/urls.ts";
 import { isTopic } from "../models/topics.ts";
 import { type Invocation, type Option, type Options, UsageError } from "./command.ts";
 import { linesOf } from "./lines.ts";
@@ -79,4 +79,10 @@ export async function firstLinesOf(io: Io, count: number): Promise<string[]> {
 export function addTopic(to: string, topic: string | null): string {
   const isMissing = topic !== null && isTopic(topic) && !new URL(to).searchParams.has("topic");
   return isMissing ? withTopic(to, topic) : to;
+}
+
+/** Adds the account to the query of a URL, unless the query has an account already. */
+export function addAccount(to: string, account: string | undefined): string {
+  const isMissing = account !== undefined && !new URL(to).searchParams.has("account");
+  return isMissing ? withParameter(to, "account", account) : to;
 }

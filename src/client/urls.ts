@@ -140,9 +140,14 @@ export function checkBaseUrl(given: unknown, allowInsecureHttp: boolean): URL | 
 
 /** Adds `topic=<topic>` to the query of an endpoint's URL. */
 export function withTopic(endpoint: string, topic: string): string {
+  return withParameter(endpoint, "topic", topic);
+}
+
+/** Adds a parameter to the query of an endpoint's URL. @param value - a text that needs no encoding */
+export function withParameter(endpoint: string, name: string, value: string): string {
   const url = new URL(endpoint);
   // Do not use `searchParams`: it would encode the whole query again, and could change a secret in the query.
-  url.search += `${url.search === "" ? "" : "&"}topic=${topic}`;
+  url.search += `${url.search === "" ? "" : "&"}${name}=${value}`;
   return url.href;
 }
 

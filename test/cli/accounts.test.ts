@@ -1,9 +1,9 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { storedEvent } from "../stores/event.ts";
-import { cli, directory } from "./support.ts";
+import { cli, directory, receiver, start, until } from "./support.ts";
 
 /** Makes a store with events of two accounts and of none. */
 async function filled() {
@@ -50,6 +50,57 @@ describe("accounts on the command line", () => {
     expect(all.stdout).toContain("1 event will be handled again");
   });
 
+  test.each([
+    ["replay --account b2", '"replayed": 1'],
+    ["replay --account b2 --ref hx1", '"replayed": 1'],
+    ["replay --account b2 --ref hx2", '"replayed": 0'],
+    ["discard --account b2 --ref HX1", '"discarded": 1'],
+    ["discard --ref b2/booking:hx1", '"discarded": 1'],
+    ["discard --account c3", '"discarded": 0'],
+  ])("%s changes the events of this account alone, whatever the case of the code", async (line, said) => {
+    const { file, ids, one, other, plain, alone } = await filled();
+    const { code, stdout, stderr } = await cli(`events ${line} --yes --json --store ${file}`);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    expect(stdout).toContain(said);
+    const rest = [alone.eventId, plain.eventId, one.eventId];
+    expect(await ids("--state parked")).toEqual(
+      said.endsWith("1") ? rest : [alone.eventId, plain.eventId, other.eventId, one.eventId],
+    );
+  });
+
+  test("ls --follow and listen take --account, and listen posts to the URL of the account", async () => {
+    const { file } = await filled();
+    const { url, received, urls } = await receiver();
+    const followed = start(`events ls --follow --account b2 --ref hx1 --json --store ${file}`);
+    const forwarded = start(`listen --account b2 --store ${file}`, {
+      env: { STAYHOOK_TARGET: `${url}?key=s3cret` },
+    });
+    await until(() => expect(forwarded.stderr()).toContain("Forwarding"));
+    await new Promise((resolve) => setTimeout(resolve, 600));
+    const store = sqliteStore(file);
+    onTestFinished(() => store.close());
+    const bodies = [];
+    for (const account of ["a17", "b2"]) {
+      const eventId = crypto.randomUUID();
+      const rest = { timestamp: "2026-11-22T09:00:00Z", bookingCode: "HX1", listingId: null };
+      const notification = JSON.stringify({ eventId, ...rest });
+      await store.add({
+        ...{
+          eventId: `${account}/${eventId}`,
+          ref: `${account}/booking:HX1`,
+          source: "webhook",
+          topic: "bookings",
+        },
+        ...{ timestamp: "2026-11-22T09:00:00.000Z", notification },
+      });
+      bodies.push(notification);
+    }
+    await until(() => expect(received()).toEqual([bodies[1]]));
+    expect(urls).toEqual(["/?key=s3cret&topic=bookings&account=b2"]);
+    await until(() => expect(followed.stdout()).toContain("b2/"));
+    expect(followed.stdout()).not.toContain("a17/");
+  });
+
   test("a table shows the account of an event without a record", async () => {
     const { file } = await filled();
     const { stdout } = await cli(`events ls --account a17 --store ${file}`);
@@ -74,7 +125,11 @@ describe("accounts on the command line", () => {
 
   test("erase takes a ref of an account", async () => {
     const { file, ids } = await filled();
-    expect((await cli(`events erase a17/booking:HX1 --yes --store ${file}`)).code).toBe(0);
+    expect(await cli(`events erase a17/booking:HX2 --yes --store ${file}`)).toMatchObject({ code: 4 });
+    expect(await cli(`events erase a17/booking:hx1 --yes --store ${file}`)).toMatchObject({
+      code: 0,
+      stdout: "1 event and the snapshot of a17/booking:HX1 deleted\n",
+    });
     expect(await ids("--ref b2/booking:HX1")).toHaveLength(1);
     expect(await ids("--ref a17/booking:HX1")).toHaveLength(0);
   });

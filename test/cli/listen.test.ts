@@ -61,7 +61,7 @@ describe("listen", () => {
     const { body } = events[0]!;
     await store.add({ eventId: crypto.randomUUID(), source: "webhook", notification: body, ...rest });
     const { url, received } = await receiver();
-    await listen(file, ["--since", "1h", "--ref", "booking:HX3K9", "--to", url]);
+    await listen(file, ["--since", "1h", "--ref", "hx3k9", "--to", url]);
     await until(() => expect(received()).toEqual([events[0]!.body, events[2]!.body]));
   });
 

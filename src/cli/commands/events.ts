@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { accountOf, inAccount, splitKey } from "../../account.ts";
+import { accountOf } from "../../account.ts";
 import { countEvents, eachEvent } from "../../console/event-pages.ts";
 import { duration } from "../../console/html.ts";
+import { inKnownCase } from "../../console/known-ref.ts";
 import { type Counted, MOST_FOLLOWED, ReplayOutcome, SILENCE } from "../../console/replay-outcome.ts";
 import {
   areTimers,
@@ -29,7 +30,16 @@ import { eraseAccount } from "../../webhooks/erase-account.ts";
 import { storedId } from "../../webhooks/stored-id.ts";
 import { knownType } from "../../webhooks/timers.ts";
 import { adoptInto } from "../adopt.ts";
-import { accountGiven, checkRef, choiceOf, confirm, filterOf, integerOf, yesOption } from "../arguments.ts";
+import {
+  accountGiven,
+  checkRef,
+  choiceOf,
+  confirm,
+  filterIn,
+  filterOf,
+  integerOf,
+  yesOption,
+} from "../arguments.ts";
 import {
   type Command,
   exitCodes,
@@ -104,18 +114,6 @@ function filterOptions(takenStates = eventStates) {
   } satisfies Options;
 }
 
-/** The filter with the record's code in the case in which the store has events of it, if it has none as given. */
-async function inKnownCase(store: Store, filter: EventFilter): Promise<EventFilter> {
-  if (filter.ref === undefined) return filter;
-  const { account, rest } = splitKey(filter.ref);
-  const [kind = "", code = ""] = rest.split(/:(.*)/s);
-  for (const each of new Set([code, code.toUpperCase(), code.toLowerCase()])) {
-    const ref = inAccount(account, `${kind}:${each}`);
-    if ((await store.list({ ref, limit: 1 })).length > 0) return { ...filter, ref };
-  }
-  return filter;
-}
-
 const ls: Subcommand = {
   name: "ls",
   summary: "list events, the newest first",
@@ -142,19 +140,20 @@ const ls: Subcommand = {
     }
     const after = storedId(text("after") ?? "") || undefined;
     const events = await withStore(invocation, async (store) =>
-      store.list({ ...(await inKnownCase(store, filter ?? {})), limit, after }),
+      store.list({ ...(await filterIn(store, filter ?? {})), limit, after }),
     );
     out.result(events, () => out.table(events, eventColumns(events)));
   },
 };
 
 async function follow(invocation: Invocation, filter: EventFilter): Promise<undefined> {
-  const { receivedAfter: since, account, ref, source } = filter;
+  const { receivedAfter: since, account, source } = filter;
   // Do not let the store filter by `type`, `reason` and `state`. These fields change during processing, so the store
   // could skip an event.
   const matches = (event: StoredEvent) =>
     (["type", "reason", "state"] as const).every((name) => [undefined, event[name]].includes(filter[name]));
   const print = async (store: Store) => {
+    const { ref } = await filterIn(store, filter);
     for await (const { event } of followEvents(
       store,
       invocation,
@@ -333,8 +332,8 @@ function changeCommand(name: Change, summary: string, description: string, say: 
         throw new UsageError(
           "Give ids of events, or a filter, or --all. Ids cannot be combined with a filter or --all.",
         );
-      const selected = { ...filter, state: filter?.state ?? "parked" };
       return withStore(invocation, async (store) => {
+        const selected = { ...(await filterIn(store, filter ?? {})), state: filter?.state ?? "parked" };
         // Find all events first. If one id is unknown, the command then changes nothing.
         const found: StoredEvent[] = [];
         for (const eventId of eventIds) found.push(await findEvent(store, eventId));
@@ -558,13 +557,14 @@ export const topLevelErase: Command = {
 
 async function eraseRecord(invocation: Invocation): Promise<undefined> {
   const { out, positionals } = invocation;
-  const ref = checkRef(positionals[0] ?? "", "<ref>");
-  const erased = await withStore(invocation, async (store) => {
+  const given = checkRef(positionals[0] ?? "", "<ref>");
+  const { ref, erased } = await withStore(invocation, async (store) => {
+    const ref = await inKnownCase(store, given);
     const { total: known } = await countEvents(store, { ref });
     if (known === 0 && (await store.snapshotOf(ref)) === undefined)
       throw new MissingError(`The store has no data about ${ref}.`);
     await confirm(invocation, `Delete ${eventsOf(known)} and the snapshot of ${ref}`);
-    return store.erase(ref);
+    return { ref, erased: await store.erase(ref) };
   });
   out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
 }

@@ -1,15 +1,16 @@
+import { accountOf, splitKey } from "../../account.ts";
 import type { StoredEvent } from "../../stores/stored-event.ts";
-import { filterOf } from "../arguments.ts";
+import { filterIn, filterOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { followEvents } from "../follow-events.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
-import { addTopic, targetOf, toOption } from "../url-options.ts";
+import { addAccount, addTopic, targetOf, toOption } from "../url-options.ts";
 import { originOf, post } from "./trigger.ts";
 
 export const listen: Command = {
   description: `Reads new notifications from the store of the deployed app, and posts each of them to the local endpoint, as the platform
-does. If the store knows the topic, adds topic=<topic> to the URL. Prints a line for each answer of the endpoint, until
+does. If the store knows the topic, adds topic=<topic> to the URL, and account=<id> for an event of an account. Prints a line for each answer of the endpoint, until
 Ctrl-C. Never writes to the store, and does not retry a failed request.`,
   examples: [
     "stayhook listen --to http://127.0.0.1:3000/hooks",
@@ -21,6 +22,7 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
       value: "<time>",
       help: "forward notifications since this time: 2h (2 hours ago) or 2026-11-21T12:00:00Z; default: now",
     },
+    account: { value: "<id>", help: "only notifications of this account" },
     ref: { value: "<ref>", help: "only this record: booking:<code> or listing:<id>, or only the code or id" },
     ...storeOptions,
   },
@@ -29,15 +31,20 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
     const to = await targetOf(invocation);
     if (to === undefined)
       throw new UsageError("Give the URL of the local endpoint with --to or STAYHOOK_TARGET.");
-    const { ref, receivedAfter: since } = filterOf(invocation) ?? {};
+    const given = filterOf(invocation) ?? {};
     await withStore(
       invocation,
       async (store) => {
         if (!out.json) out.note(`Forwarding new notifications to ${originOf(to)}. Press Ctrl-C to stop.`);
-        for await (const { event, isNew } of followEvents(store, invocation, { ref }, { since })) {
+        const { account, ref, receivedAfter: since } = await filterIn(store, given);
+        for await (const { event, isNew } of followEvents(store, invocation, { account, ref }, { since })) {
           if (!isNew || !isOwnNotification(event)) continue;
           const sentAt = new Date();
-          const answer = await post(addTopic(to, event.topic), event.notification, io.signal).catch(() => {});
+          const answer = await post(
+            addAccount(addTopic(to, event.topic), accountOf(event)),
+            event.notification,
+            io.signal,
+          ).catch(() => {});
           if (!answer) return;
           const { eventId, ref, topic } = event;
           const { status = null, error = null, duration } = answer;
@@ -61,5 +68,5 @@ Ctrl-C. Never writes to the store, and does not retry a failed request.`,
 function isOwnNotification(event: StoredEvent): event is StoredEvent & { readonly notification: string } {
   if (event.notification === null) return false;
   const { eventId } = Object(JSON.parse(event.notification)) as { readonly eventId?: unknown };
-  return String(eventId).trim().toLowerCase() === event.eventId;
+  return String(eventId).trim().toLowerCase() === splitKey(event.eventId).rest;
 }

@@ -9,7 +9,7 @@ import { type Command, type Invocation, type Options, UsageError } from "../comm
 import { type Output, printable } from "../output.ts";
 import { runShell, shellHelp } from "../sandbox-shell.ts";
 import { fileKeeper } from "../sandbox-state.ts";
-import { toGiven, toOption } from "../url-options.ts";
+import { addAccount, toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
 const deliveryOptions: Options = {
@@ -172,11 +172,11 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
   },
 };
 
-/** Makes a few records without notifications, so that the sandbox's page shows each status. */
 /** Returns the accounts. A sandbox without accounts is its own account. */
 const accountsOf = (made: Sandbox): readonly SandboxAccount[] =>
   made.accounts.length === 0 ? [made] : made.accounts.map((id) => made.account(id));
 
+/** Makes a few records without notifications, so that the sandbox's page shows each status. */
 async function addDemo({ bookings, listings }: SandboxAccount): Promise<void> {
   if (bookings.list().length + listings.list().length > 0) return;
   for (const status of ["Published", "Published", "InReview", "Hidden"]) await listings.create({ status });
@@ -203,7 +203,5 @@ async function configure(
   to: string,
 ): Promise<void> {
   const client = new StayhookClient({ baseUrl, accessToken });
-  const url = new URL(to);
-  if (accountId !== undefined && !url.searchParams.has("account")) url.searchParams.set("account", accountId);
-  await client.webhookConfig.ensure({ endpoints: accountId === undefined ? to : url.href });
+  await client.webhookConfig.ensure({ endpoints: addAccount(to, accountId) });
 }
