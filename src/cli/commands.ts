@@ -69,7 +69,7 @@ export const commands: readonly Entry[] = [
   },
   {
     name: "completion",
-    summary: "print a script that completes commands and options in your shell",
+    summary: "print a script that completes commands, options and values in your shell",
     load: async () => (await import("./commands/completion.ts")).completionOf(commands),
   },
 ];

@@ -79,7 +79,7 @@ describe("accounts on the command line", () => {
     await new Promise((resolve) => setTimeout(resolve, 600));
     const store = sqliteStore(file);
     onTestFinished(() => store.close());
-    const bodies = [];
+    const bodies: string[] = [];
     for (const account of ["a17", "b2"]) {
       const eventId = crypto.randomUUID();
       const rest = { timestamp: "2026-11-22T09:00:00Z", bookingCode: "HX1", listingId: null };

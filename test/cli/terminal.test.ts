@@ -51,4 +51,31 @@ describe.each(shells)("completion in %s", (shell) => {
     expect(await offered(shell, ["stayhook", "listings", "--st"])).toEqual(["--status"]);
     expect(await offered(shell, ["stayhook", "listings", "--status", "x", "--js"])).toEqual(["--json"]);
   });
+
+  test.each([
+    ["events ls --state ", ["scheduled", "pending", "processing", "retrying", "done", "parked"]],
+    ["events replay --reason callback --state pa", ["parked"]],
+    ["events discard --state sch", ["scheduled"]],
+    ["events prune --state ", ["done", "parked"]],
+    ["events ls --type booking.Con", ["booking.Confirmed"]],
+    ["events ls --reason not", ["not-found"]],
+    ["events ls --source re", ["recheck", "reconcile"]],
+    ["listings --status Pub", ["Published"]],
+    ["completion ", ["bash", "zsh", "fish"]],
+    ["completion f", ["fish"]],
+    ["init node-", ["node-http"]],
+    ["trigger listing.Pub", ["listing.Published"]],
+  ])("offers the values after stayhook %s", async (line, values) => {
+    const found = await offered(shell, ["stayhook", ...line.split(" ")]);
+    expect(found.filter((word) => !word.startsWith("--")).toSorted()).toEqual(values.toSorted());
+  });
+
+  test("offers no option where a value belongs, so that the shell completes files", async () => {
+    for (const line of ["events ls --store ", "events ls --limit ", "copy --from ", "reconcile --accounts "])
+      expect(
+        (await offered(shell, ["stayhook", ...line.split(" ")])).filter((word) => /^-|^[a-z]+$/.test(word)),
+        line,
+      ).toEqual([]);
+    expect(await offered(shell, ["stayhook", "events", "ls", "--store", "x", "--lim"])).toEqual(["--limit"]);
+  });
 });

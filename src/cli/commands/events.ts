@@ -14,6 +14,7 @@ import {
 import { describeChanges, newestFirst, type Step, timelineOf } from "../../console/timeline.ts";
 import { parseDuration } from "../../duration.ts";
 import { splitFrames } from "../../error-text.ts";
+import { eventTypes } from "../../models/event-types.ts";
 import type { EventFilter } from "../../stores/event-filter.ts";
 import {
   type Change,
@@ -105,10 +106,18 @@ function filterOptions(takenStates = eventStates) {
   return {
     account: { value: "<id>", help: "only events of this account" },
     ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>, or only the code or id" },
-    type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
-    reason: { value: "<reason>", help: `the event's reason: ${eventReasons.join(", ")}` },
-    state: { value: "<state>", help: `the event's state: ${takenStates.join(", ")}` },
-    source: { value: "<source>", help: `the event's source: ${eventOrigins.join(", ")}` },
+    type: { value: "<type>", choices: eventTypes, help: "the event's type, such as booking.Confirmed" },
+    reason: {
+      value: "<reason>",
+      choices: eventReasons,
+      help: `the event's reason: ${eventReasons.join(", ")}`,
+    },
+    state: { value: "<state>", choices: takenStates, help: `the event's state: ${takenStates.join(", ")}` },
+    source: {
+      value: "<source>",
+      choices: eventOrigins,
+      help: `the event's source: ${eventOrigins.join(", ")}`,
+    },
     since: { value: "<time>", help: `only events received at or after this time: ${time}` },
     until: { value: "<time>", help: `only events received before this time: ${time}` },
   } satisfies Options;
@@ -488,15 +497,23 @@ const discard = changeCommand(
   "discarded",
 );
 
+/** The states of events that `prune` deletes. */
+const prunable = ["done", "parked"] as const;
+
 const prune: Subcommand = {
   name: "prune",
   summary: "delete done or parked events",
   description: "If the platform delivers a deleted event again, the app handles the event as a new event.",
   examples: ["stayhook events prune --state parked --older-than 30d --yes --store events.db"],
   options: {
-    state: { value: "<state>", help: "the state of the events: done or parked; default: done" },
+    state: {
+      value: "<state>",
+      choices: prunable,
+      help: "the state of the events: done or parked; default: done",
+    },
     reason: {
       value: "<reason>",
+      choices: failureReasons,
       help: `only events whose last attempt failed for this reason: ${failureReasons.join(", ")}`,
     },
     "older-than": {
@@ -511,7 +528,7 @@ const prune: Subcommand = {
     const olderThan = text("older-than") ?? "7d";
     const age = olderThan === "0" ? 0 : parseDuration(olderThan);
     if (age === undefined) throw new UsageError("--older-than must be an age such as 24h, 30m or 0.");
-    const state = choiceOf(invocation, "state", ["done", "parked"] as const) ?? "done";
+    const state = choiceOf(invocation, "state", prunable) ?? "done";
     const reason = choiceOf(invocation, "reason", failureReasons);
     const pruned = await withStore(invocation, async (store) => {
       const because = reason === undefined ? "" : ` and have the reason ${reason}`;

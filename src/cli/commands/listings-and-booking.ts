@@ -1,4 +1,4 @@
-import type { Listing } from "../../models/records.ts";
+import { type Listing, listingStatuses } from "../../models/records.ts";
 import { type Command, ofBooking } from "../command.ts";
 import type { Column } from "../output.ts";
 
@@ -11,7 +11,9 @@ const columns: readonly Column<Listing>[] = [
 export const listings: Command = {
   examples: ["stayhook listings", "stayhook listings --status Published --json"],
   asksPlatform: true,
-  options: { status: { value: "<status>", help: "only listings with this status" } },
+  options: {
+    status: { value: "<status>", choices: listingStatuses, help: "only listings with this status" },
+  },
   run: async ({ client, io, out, text }) => {
     const status = text("status");
     const all = await (await client()).listings.list({ signal: io.signal });

@@ -1,4 +1,5 @@
 import { parseUrl } from "../../client/urls.ts";
+import { eventTypes } from "../../models/event-types.ts";
 import { bookingStatuses, listingStatuses } from "../../models/records.ts";
 import { nearest } from "../../option-names.ts";
 import { type Command, exitCodes, type Invocation, MissingError, UsageError } from "../command.ts";
@@ -131,6 +132,7 @@ async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promi
 export const trigger: Command = {
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
+  choices: ["booking", "listing", ...eventTypes.filter((type) => type !== "unknown")],
   description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
 event's type, so booking.Confirmed sends the same notification as booking. Without a code or id, the command invents
 the code or id of a record that does not exist. The exit code is 0 if the endpoint answers 200.`,
