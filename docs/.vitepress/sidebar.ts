@@ -62,7 +62,7 @@ export const sidebar: Item[] = [
         ["Memory", "memory"],
       ]),
       { text: "Change the store", link: "/change-the-store" },
-      { text: "A store of your own", link: "/custom-store" },
+      { text: "Custom store", link: "/custom-store" },
       folded("Queue engines", "/engines/", [
         ["BullMQ", "bullmq"],
         ["pg-boss", "pg-boss"],
