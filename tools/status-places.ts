@@ -56,7 +56,7 @@ export function withStatuses(page: string): string {
       row(
         kind,
         GONE,
-        `you knew the ${kind}, and the platform no longer returns it: see [gone records](gone.md)`,
+        `you knew the ${kind}, and the platform no longer returns it: [Deleted records](gone.md)`,
       ),
       row(kind, "unknown", `the ${kind} has a status that this package does not know`),
     ],
