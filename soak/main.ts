@@ -2,7 +2,7 @@
 // run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
 // plays some of the situations, and `--outage 60` makes their outages last 60 s. `npm run soak -- orders --triples 500
 // --stores postgres` runs all pairs and some triples of calls on one store. `npm run soak -- accounts --stores postgres
-// --groups token,429` plays some situations of one account among 300. `npm run soak -- accounts-day` plays a day of 300 accounts.
+// --groups token,429` plays some situations of one account among 300. `npm run soak -- accounts-day` plays a day of 300 accounts. `npm run soak -- tests` runs all cases of the tests that are too long for CI.
 import { parseArgs } from "node:util";
 import { accounts } from "./accounts.ts";
 import { accountsDay } from "./accounts-day.ts";
@@ -11,6 +11,7 @@ import { forged } from "./forged.ts";
 import { orders } from "./orders.ts";
 import type { StoreName } from "./places.ts";
 import { print, type Row } from "./table.ts";
+import { allCases } from "./tests.ts";
 
 const STORES: readonly StoreName[] = ["sqlite", "postgres", "redis", "mysql"];
 
@@ -52,6 +53,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   orders: {
     title: "Two and three calls at once, in every order of their statements",
     run: () => orders(stores, values.triples ? Number(values.triples) : undefined),
+  },
+  tests: {
+    title: "The tests of which CI plays some cases, with all cases",
+    run: allCases,
   },
 };
 

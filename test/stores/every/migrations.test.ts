@@ -5,6 +5,7 @@ import mysql from "mysql2/promise";
 import pg from "pg";
 import { expect, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
+import { isSoak } from "../../support/soak.ts";
 import { DONE, eventOf } from "../event.ts";
 import { expectedOf, placeOf, versions } from "../fixtures/fixtures.ts";
 import { startProcess } from "../processes.ts";
@@ -76,7 +77,8 @@ async function runScript({ sql }: Place, script: string): Promise<void> {
 describeEvery(
   ({ name }) => SQL.includes(name),
   (kind) => {
-    for (const version of versions) {
+    // The tables of 1.0.0 are those of an upgraded 0.3.0.
+    for (const version of isSoak ? versions : ["0.3.0"]) {
       test(`${version}: a later version upgrades the tables while this version works, and this version goes on`, async () => {
         const place = await placeOf(version, kind);
         const older = opened(place);
