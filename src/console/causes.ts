@@ -1,104 +1,67 @@
-// Groups parked events by cause: the reason, and the first line of the last error without the ids in it.
+// Groups parked events by cause.
 
-import { accountOf, splitKey } from "../account.ts";
-import type { EventFilter } from "../stores/event-filter.ts";
+import { accountOf } from "../account.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { eachEvent } from "./event-pages.ts";
-
-type Store = EventStore<unknown>;
+import { causeOf, parkedAt } from "./cause-key.ts";
+import { countOf } from "./flash.ts";
+import { MOST_SEARCHED, type Selection, search } from "./selection.ts";
 
 /** Parked events that failed in the same way. */
 export interface Cause {
-  /** Names the cause in a URL. It is a hash, because an error may have personal data. */
   readonly key: string;
   /** The newest of the events. */
   readonly event: StoredEvent;
   readonly count: number;
-  readonly records: number;
-  readonly accounts: number;
+  /** The refs of their records, and their accounts, the newest first. */
+  readonly records: readonly string[];
+  readonly accounts: readonly string[];
   /** When the first and the last of them parked. */
   readonly first: Date;
   readonly last: Date;
 }
 
-/** Groups are made of at most this many events, of those that were received last. */
-export const MOST_GROUPED = 10_000;
-
-/** When the event parked: at the end of its last attempt. */
-export function parkedAt({ history, receivedAt }: Pick<StoredEvent, "history" | "receivedAt">): Date {
-  const last = history.at(-1);
-  return last ? new Date(last.at.getTime() + last.duration) : receivedAt;
+/** The causes of parked events, the most frequent first. */
+export interface Causes {
+  readonly causes: readonly Cause[];
+  /** How many events were read, if a limit stopped the reading. Older ones are not counted. */
+  readonly cutAfter: number | undefined;
 }
 
-/** The first line of an error, in which codes and long numbers are dots, so that equal errors of other records are equal. */
-function lineOf({ history, ref }: StoredEvent): string {
-  const line = (history.at(-1)?.error ?? "").split(/\n| <- /, 1)[0]!;
-  const id = ref === null ? "" : splitKey(ref).rest.replace(/^\w+:/, "");
-  return (id === "" ? line : line.replaceAll(id, "…"))
-    .replace(/[0-9a-f]{8}-[0-9a-f-]{27}/gi, "…")
-    .replace(/\d{4,}/g, "…");
-}
-
-/** The key of an event's cause. */
-export function causeOf(event: StoredEvent): string {
-  return hash(`${event.reason} ${lineOf(event)}`);
-}
-
-/** FNV-1a with two seeds. A collision would only put two causes into one group. */
-function hash(text: string): string {
-  return [0x811c9dc5, 0x2f0b4c47]
-    .map((seed) => {
-      let value = seed;
-      for (let at = 0; at < text.length; at++) value = Math.imul(value ^ text.charCodeAt(at), 0x01000193);
-      return (value >>> 0).toString(16).padStart(8, "0");
-    })
-    .join("");
-}
-
-/** The causes of the parked events that match, the most frequent first. */
-export async function causesOf(store: Store, filter: EventFilter): Promise<readonly Cause[]> {
-  const groups = new Map<string, StoredEvent[]>();
-  let read = 0;
-  for await (const event of eachEvent(store, { ...filter, state: "parked" })) {
-    const key = causeOf(event);
-    const group = groups.get(key);
-    if (group) group.push(event);
-    else groups.set(key, [event]);
-    read += 1;
-    if (read >= MOST_GROUPED) break;
-  }
-  const causes = [...groups].map(([key, events]): Cause => {
-    const times = events.map((event) => parkedAt(event).getTime());
+export async function causesOf(
+  store: Pick<EventStore<unknown>, "list">,
+  selection: Selection,
+): Promise<Causes> {
+  const { events, cutAfter } = await search(store, selection, { limit: MOST_SEARCHED });
+  const causes = [...Map.groupBy(events, causeOf)].map(([key, of]): Cause => {
+    const times = of.map((event) => parkedAt(event).getTime());
     return {
       key,
-      event: events[0]!,
-      count: events.length,
-      records: new Set(events.map(({ ref }) => ref)).size,
-      accounts: new Set(events.map(accountOf).filter(Boolean)).size,
+      event: of[0]!,
+      count: of.length,
+      ...touchedBy(of),
       first: new Date(Math.min(...times)),
       last: new Date(Math.max(...times)),
     };
   });
-  return causes.sort((one, other) => other.count - one.count);
+  return { causes: causes.sort((one, other) => other.count - one.count), cutAfter };
 }
 
-/** The parked events of a cause, the newest first. */
-export async function eventsOfCause(
-  store: Store,
-  filter: EventFilter,
-  cause: string,
-  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
-): Promise<StoredEvent[]> {
-  const found: StoredEvent[] = [];
-  let read = 0;
-  // The list begins behind `after` in all matching events, which also has the events of other causes.
-  let isBehind = after === undefined;
-  for await (const event of eachEvent(store, { ...filter, state: "parked" })) {
-    if (isBehind && causeOf(event) === cause) found.push(event);
-    isBehind ||= event.eventId === after;
-    read += 1;
-    if (found.length >= limit || read >= MOST_GROUPED) break;
-  }
-  return found;
+/** The records and the accounts of events. */
+export function touchedBy(events: readonly StoredEvent[]): Pick<Cause, "records" | "accounts"> {
+  const known = <T>(values: readonly (T | null | undefined)[]) => [
+    ...new Set(values.filter((value) => value !== null && value !== undefined)),
+  ];
+  return { records: known(events.map(({ ref }) => ref)), accounts: known(events.map(accountOf)) };
 }
+
+/** Says how many records and accounts events touch: `40 records in accounts a17, b7`. */
+export function placesOf({ records, accounts }: Pick<Cause, "records" | "accounts">): string {
+  const said = countOf(records.length, "record");
+  return accounts.length === 0 ? said : `${said} in ${accountsOf(accounts)}`;
+}
+
+const accountsOf = (accounts: readonly string[]): string =>
+  accounts.length <= 3
+    ? `account${accounts.length === 1 ? "" : "s"} ${accounts.toSorted().join(", ")}`
+    : countOf(accounts.length, "account");

@@ -1,7 +1,7 @@
 import { type FetchHandler, fetchHandler } from "../adapters/handlers.ts";
 import { isEqual } from "../webhooks/receiving/verify.ts";
 import { cookieOf } from "./form-guard.ts";
-import { refuse, respond, type SiteOptions } from "./site.ts";
+import { assetOf, refuse, respond, type SiteOptions } from "./site.ts";
 
 /**
  * Requires a token for a site on this machine. The user opens a URL with the token in its query (`?token=…`). The
@@ -26,16 +26,21 @@ export function behindToken(
     const given = url.searchParams.get("token");
     if (given === null) {
       if (isKnown(request)) return inner.fetch(request);
+      // The pages that refuse a request look like the others.
+      const asset = url.searchParams.get("asset");
+      if (asset !== null) return assetOf(asset);
       // The cookie of a browser outlives the command, and each start of the command makes a new token.
       return refuse(
         403,
         "This page needs the token of the running command. If the command 'stayhook console' was started again, open the new URL that the command has printed.",
+        { isStyled: true },
       );
     }
     if (!isEqual(given, token))
       return refuse(
         403,
         "The token in the URL is not valid. Open the last URL that the command 'stayhook console' printed.",
+        { isStyled: true },
       );
     url.searchParams.delete("token");
     const cookie = `${nameOf(url)}=${token}; Path=/; HttpOnly; SameSite=Strict`;

@@ -7,13 +7,16 @@ type Store = Pick<EventStore<unknown>, "list" | "counts">;
 /** The number of events that one call of the store lists. */
 const PAGE = 1000;
 
-/** All events that match, the newest first. */
+/**
+ * All events that match, the newest first.
+ *
+ * @param options - how many events one call lists, and the id of the event behind which the list begins
+ */
 export async function* eachEvent(
-  store: Store,
+  store: Pick<Store, "list">,
   filter: EventFilter,
-  page = PAGE,
+  { page = PAGE, after }: { readonly page?: number; readonly after?: string | undefined } = {},
 ): AsyncGenerator<StoredEvent> {
-  let after: string | undefined;
   do {
     const found = await store.list({ ...filter, after, limit: page });
     yield* found;
@@ -78,7 +81,7 @@ export async function countEvents(
     return { total: (await store.counts())[state], hasMore: false };
   let total = 0;
   // Pages of a count with a limit are smaller, so that the limit of time is kept on a slow store.
-  for await (const _event of eachEvent(store, filter, limit ? PAGE / 2 : PAGE)) {
+  for await (const _event of eachEvent(store, filter, { page: limit ? PAGE / 2 : PAGE })) {
     if (limit && total >= limit.events) return { total, hasMore: true };
     total += 1;
     if (limit && total % (PAGE / 2) === 0 && performance.now() > limit.endsAt)

@@ -1,42 +1,57 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
-import type { EventFilter } from "../stores/event-filter.ts";
 import { eventOrigins, eventReasons } from "../stores/event-states.ts";
 import { filterFields, readFilter } from "./event-filter.ts";
 import { type Html, html } from "./html.ts";
+import { isEmpty, type Selection } from "./selection.ts";
 
 /**
- * Reads the filter from a query or a form. Its parameters are named like the fields of `EventFilter`.
+ * Reads the selection from a query or a form. Its parameters are named like the fields of `EventFilter` and
+ * {@link Selection}.
  *
  * @throws InvalidArgumentError naming each wrong value
  */
-export function filterOf(query: URLSearchParams): EventFilter {
+export function selectionOf(query: URLSearchParams): Selection {
   const { filter, problems } = readFilter((field) => query.get(field));
-  if (problems.length === 0) return filter;
-  throw new InvalidArgumentError(problems.map(({ field, message }) => ({ path: [field], message })));
+  if (problems.length > 0)
+    throw new InvalidArgumentError(problems.map(({ field, message }) => ({ path: [field], message })));
+  const error = query.get("error")?.trim() || undefined;
+  const cause = filter.state === "parked" ? query.get("cause") || undefined : undefined;
+  return { filter, error, cause };
 }
 
-/** Returns the filter as query parameters or hidden fields, followed by the parameters in `more`. */
-export function queryOf(filter: EventFilter, more: Readonly<Record<string, string>> = {}): URLSearchParams {
-  const fields = filterFields.flatMap((name): [string, string][] => {
-    const value = filter[name];
-    return value === undefined ? [] : [[name, value instanceof Date ? value.toISOString() : value]];
-  });
-  return new URLSearchParams([...fields, ...Object.entries(more)]);
+/** Returns the selection as query parameters or hidden fields. */
+export function queryOf({ filter, error, cause }: Selection): URLSearchParams {
+  const entries = { ...filter, error, cause };
+  const fields = [...filterFields, "error", "cause"] as const;
+  return new URLSearchParams(
+    fields.flatMap((name): [string, string][] => {
+      const value = entries[name];
+      return value === undefined ? [] : [[name, value instanceof Date ? value.toISOString() : value]];
+    }),
+  );
 }
 
-/** The filter in words: `parked, reason callback`. */
-export function inWords(filter: EventFilter): string {
-  const fields = [...queryOf(filter)].map(([name, value]) =>
+/** The selection in words: `parked, reason callback, error contains “calendar”`. */
+export function inWords(selection: Selection): string {
+  const { error, cause } = selection;
+  const fields = [...queryOf({ filter: selection.filter })].map(([name, value]) =>
     name === "state" ? value : `${name.replace(/[A-Z]/, (letter) => ` ${letter.toLowerCase()}`)} ${value}`,
   );
+  if (error !== undefined) fields.push(`error contains “${error}”`);
+  if (cause !== undefined) fields.push("one cause");
   return fields.join(", ");
 }
 
-/** The form of the filter. It has no field for the state, because the tabs above the form choose the state. */
-export function filterForm(filter: EventFilter, kept: Html): Html {
+/**
+ * The form of the filter. It has no field for the state, because the tabs above the form choose the state.
+ *
+ * @param kept - the hidden fields
+ * @param clear - the query of the list without this filter
+ */
+export function filterForm({ filter, error }: Selection, kept: Html, clear: URLSearchParams): Html {
   const { account, ref, type, reason, source, receivedAfter, receivedBefore } = filter;
-  const isUsed = Object.keys(filter).some((name) => name !== "state");
+  const isUsed = !isEmpty({ filter: { ...filter, state: undefined }, error });
   const select = (name: string, label: string, choices: readonly string[], chosen: string | undefined) =>
     html`<label>${label}<select name="${name}"><option value="">any</option>${choices.map(
       (choice) => html`<option${choice === chosen && html` selected`}>${choice}</option>`,
@@ -49,8 +64,9 @@ export function filterForm(filter: EventFilter, kept: Html): Html {
 <label>Record<input name="ref" value="${ref}" placeholder="booking:HX3K9" autocomplete="off"></label>
 <label>Type<input name="type" value="${type}" placeholder="booking.Confirmed" list="types" autocomplete="off"></label>
 <datalist id="types">${eventTypes.map((each) => html`<option value="${each}"></option>`)}</datalist>
+<label>Error contains<input name="error" value="${error}" placeholder="timed out" autocomplete="off" maxlength="200"></label>
 ${select("reason", "Reason", eventReasons, reason)}${select("source", "Source", eventOrigins, source)}
 ${moment("receivedAfter", "Received from (UTC)", receivedAfter)}${moment("receivedBefore", "Received before (UTC)", receivedBefore)}
-<span class="actions"><button class="primary">Apply</button>${isUsed && html`<a class="button" href="?">Clear</a>`}</span>
+<span class="actions"><button class="primary">Apply</button>${isUsed && html`<a class="button" href="?${clear}">Clear</a>`}</span>
 </form></details>`;
 }

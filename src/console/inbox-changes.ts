@@ -7,14 +7,17 @@ import {
   statesOf,
 } from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { eventsOfCause, MOST_GROUPED } from "./causes.ts";
+import { placesOf, touchedBy } from "./causes.ts";
 import { countEvents } from "./event-pages.ts";
-import { filterOf, inWords, queryOf } from "./filter-form.ts";
+import { inWords, queryOf, selectionOf } from "./filter-form.ts";
+import { eventsOf, withoutFlash } from "./flash.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
 import { rowsOf, type Store } from "./inbox-parts.ts";
+import { linkTo, listOf, ofVisit } from "./links.ts";
 import type { Replays } from "./replay-line.ts";
 import { areTimers, isToCome, matchesOnlyTimers, runNowWords, scheduledWords } from "./scheduled-words.ts";
-import type { GoTo, View, Visit } from "./site.ts";
+import { isEmpty, isNarrowed, MOST_SEARCHED, type Selection, search } from "./selection.ts";
+import { failureView, type GoTo, type View, type Visit } from "./site.ts";
 
 /** The order in which states are counted. Parked events come first, because counting may stop early. */
 const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
@@ -31,36 +34,35 @@ const MAX_SELECTION = 200;
 export async function confirmView(store: Store, visit: Visit): Promise<View> {
   const { query } = visit;
   const asked = query.get("confirm");
-  if (visit.readOnly) return refused("This console is read-only.", 403);
+  if (visit.readOnly) return failureView(403, "This console is read-only.");
   if (asked === "erase") return confirmErase(store, query.get("record") ?? "", visit);
   const change = changeOf(asked);
-  const filter = filterOf(query);
-  if (!change || Object.keys(filter).length === 0) return refused("Choose a filter first.");
-  const cause = filter.state === "parked" ? query.get("cause") || undefined : undefined;
-  const { byState, hasMore } =
-    cause === undefined
-      ? await countChangeable(store, change, filter)
-      : await countOfCause(store, filter, cause);
-  const counted = [...byState].filter(([, count]) => count > 0);
-  const total = counted.reduce((sum, [, count]) => sum + count, 0);
-  const number = hasMore ? `all matching events (${total.toLocaleString("en-US")} or more)` : events(total);
+  const selection = selectionOf(query);
+  const { filter } = selection;
+  if (!change || isEmpty(selection)) return failureView(400, "Choose a filter first.");
+  const counted = await countChangeable(store, change, selection);
+  const { total, hasMore } = counted;
+  const number = hasMore ? `all matching events (${total.toLocaleString("en-US")} or more)` : eventsOf(total);
   const areScheduled = filter.state === "scheduled";
   const onlyTimers = areScheduled && (await matchesOnlyTimers(store, filter));
   const button = areScheduled
     ? scheduledButton(change, total, onlyTimers, hasMore)
     : `${change === "replay" ? "Replay" : "Discard"} ${number}`;
-  const replayed = areScheduled ? RUN_NOW_HINT : replayHint(byState);
+  const replayed = areScheduled ? RUN_NOW_HINT : replayHint(counted.byState);
+  const fields = [
+    ...queryOf(selection),
+    ["all", "1"] as const,
+    ["discarded", String(counted.discarded)] as const,
+  ];
   const body = html`<h1>${button}?</h1>
-<section class="card narrow"><p>The filter is: <strong>${inWords(filter)}${cause !== undefined && ", one cause"}</strong>.</p>
-${counted.length > 0 && html`<ul>${counted.map(([state, count]) => html`<li>${count.toLocaleString("en-US")} ${state}</li>`)}</ul>`}
+<section class="card narrow">${staleNote(query, counted)}<p>The filter is: <strong>${inWords(selection)}</strong>.${counted.places && ` These events touch ${counted.places}.`}</p>
+${counted.lines.length > 0 && html`<ul>${counted.lines.map((line) => html`<li>${line}</li>`)}</ul>`}
+${counted.cutAfter !== undefined && html`<p>Only the newest ${counted.cutAfter.toLocaleString("en-US")} events were searched. Older ones do not change.</p>`}
 <p>${change === "replay" ? replayed : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
 <div class="actions">${
     total > 0 &&
-    html`<form method="post">${visit.csrf}${hiddenFields([
-      ...queryOf(filter, cause === undefined ? {} : { cause }),
-      ["all", "1"],
-    ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
-  }<a class="button" href="?${queryOf(filter)}">Cancel</a></div></section>`;
+    html`<form method="post" data-replace>${visit.csrf}${hiddenFields(fields)}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
+  }<a class="button" href="?${listOf(query)}">Cancel</a></div></section>`;
   return { title: button, body, live: false };
 }
 
@@ -80,14 +82,14 @@ function replayHint(byState: ReadonlyMap<EventState, number>): string {
   }`;
 }
 
-async function confirmErase(store: Store, ref: string, { csrf }: Visit): Promise<View> {
-  if (ref === "") return refused("Choose a record first.");
+async function confirmErase(store: Store, ref: string, { csrf, query }: Visit): Promise<View> {
+  if (ref === "") return failureView(400, "Choose a record first.");
   const { total, hasMore } = await countEvents(store, { ref }, countLimit());
-  const number = hasMore ? `at least ${events(total)}` : events(total);
+  const number = hasMore ? `at least ${eventsOf(total)}` : eventsOf(total);
   const body = html`<h1>Erase everything about ${ref}?</h1>
 <section class="card narrow"><p>If you erase ${ref}, the store will delete ${number} with notifications and history. The store will also delete the snapshot of the record. You cannot undo the deletion. Copies elsewhere, such as logs and backups, will stay.</p>
-<div class="actions"><form method="post">${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
-<a class="button" href="?${new URLSearchParams({ record: ref })}">Cancel</a></div></section>`;
+<div class="actions"><form method="post" data-replace>${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
+<a class="button" href="?${linkTo(query, { record: ref })}">Cancel</a></div></section>`;
   return { title: `Erase ${ref}`, body, live: false };
 }
 
@@ -123,7 +125,7 @@ async function confirmRunNow(
   if (toCome.length === 0) return undefined;
   const others = chosen.length - toCome.length;
   const question = runNowWords(toCome.length, areTimers(toCome));
-  const button = others > 0 ? `${question}, and replay ${events(others)}` : question;
+  const button = others > 0 ? `${question}, and replay ${eventsOf(others)}` : question;
   const back = form.get("back") ?? "";
   const fields = [
     ...form.getAll("event").map((value) => ["event", value] as const),
@@ -132,9 +134,9 @@ async function confirmRunNow(
   ];
   const body = html`<h1>${button}?</h1>
 <section class="card narrow"><p>${RUN_NOW_HINT}</p>
-<div class="actions"><form method="post">${csrf}${hiddenFields(fields)}<button class="primary" name="do" value="replay">${button}</button></form>
+<div class="actions"><form method="post" data-replace>${csrf}${hiddenFields(fields)}<button class="primary" name="do" value="replay">${button}</button></form>
 <a class="button" href="?${new URLSearchParams(back)}">Cancel</a></div></section>
-<div class="list">${rowsOf(toCome, { isPersonal: false, isSelectable: false })}</div>`;
+<div class="list">${rowsOf(toCome, { query: new URLSearchParams(back) })}</div>`;
   return { title: button, body, live: false };
 }
 
@@ -146,36 +148,60 @@ export async function act(
   replays: Replays,
 ): Promise<View | GoTo> {
   const asked = form.get("do");
-  if (asked === "erase") return erase(store, form.get("record") ?? "");
+  if (asked === "erase") return erase(store, form.get("record") ?? "", visit.query);
   const change = changeOf(asked);
-  if (!change) return refused("The form asks for an unknown action. Load the page again.");
-  if (form.has("all")) {
-    const filter = filterOf(form);
-    if (Object.keys(filter).length === 0) return refused("Choose a filter first.");
-    const cause = form.get("cause");
-    const followed = cause
-      ? await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED })
-      : // Without a state, a replay changes events of some states only.
-        filter.state && filter;
-    const run = change === "replay" && followed ? await replays.of(store, followed) : undefined;
-    const changed = cause ? await changeCause(store, change, filter, cause) : await store[change](filter);
-    return { goTo: queryOf(filter, { [did[change]]: String(changed), ...(run !== undefined && { run }) }) };
-  }
+  if (!change) return failureView(400, "The form asks for an unknown action. Load the page again.");
+  if (form.has("all")) return changeAll(store, change, form, visit, replays);
   const chosen = chosenOf(form);
-  if (chosen.length > MAX_SELECTION) return refused(`You can select at most ${MAX_SELECTION} events.`);
-  if (chosen.length === 0) return refused("Select events first.");
+  if (chosen.length > MAX_SELECTION)
+    return failureView(400, `You can select at most ${MAX_SELECTION} events.`);
+  if (chosen.length === 0) return failureView(400, "Select events first.");
   const question = change === "replay" ? await confirmRunNow(store, chosen, form, visit) : undefined;
   if (question) return question;
   const followed = change === "replay" ? await readAll(store, chosen) : [];
   const run = await replays.of(store, followed);
   let changed = 0;
   for (const filter of chosen) changed += await store[change](filter);
-  const goTo = new URLSearchParams(form.get("back") ?? "");
-  for (const name of flashNames) goTo.delete(name);
-  goTo.set(did[change], String(changed));
+  const goTo = withoutFlash(new URLSearchParams(form.get("back") ?? ""));
   goTo.set("of", String(chosen.length));
+  return { goTo: withResult(goTo, change, changed, run) };
+}
+
+function withResult(goTo: URLSearchParams, change: Change, changed: number, run: string | undefined) {
+  goTo.set(did[change], String(changed));
   if (run !== undefined) goTo.set("run", run);
-  return { goTo };
+  return goTo;
+}
+
+/** Changes all events that match a selection. */
+async function changeAll(
+  store: Store,
+  change: Change,
+  form: URLSearchParams,
+  visit: Visit,
+  replays: Replays,
+): Promise<View | GoTo> {
+  const selection = selectionOf(form);
+  const { filter } = selection;
+  if (isEmpty(selection)) return failureView(400, "Choose a filter first.");
+  if (change === "replay" && (await hasNewDiscards(store, filter, form)))
+    return {
+      goTo: new URLSearchParams([
+        ...queryOf(selection),
+        ...ofVisit(visit.query),
+        ["confirm", change],
+        ["stale", form.get("discarded")!],
+      ]),
+    };
+  const found = isNarrowed(selection) ? await changeable(store, change, selection) : undefined;
+  // Without a state, a replay changes events of some states only.
+  const followed = found?.events ?? (filter.state && filter);
+  const run = change === "replay" && followed ? await replays.of(store, followed) : undefined;
+  const changed = found ? await changeEach(store, change, found.events) : await store[change](filter);
+  // The events of a cause are parked no more, so the next page shows the other causes.
+  const goTo = queryOf({ ...selection, cause: undefined });
+  for (const [name, value] of ofVisit(visit.query)) goTo.set(name, value);
+  return { goTo: withResult(goTo, change, changed, run) };
 }
 
 /** The chosen events that a replay would change: those that are in the state in which the page showed them. */
@@ -193,48 +219,85 @@ async function readAll(store: Store, chosen: readonly Chosen[]): Promise<StoredE
   return found;
 }
 
-async function erase(store: Store, ref: string): Promise<View | GoTo> {
-  if (ref === "") return refused("Choose a record first.");
+async function erase(store: Store, ref: string, query: URLSearchParams): Promise<View | GoTo> {
+  if (ref === "") return failureView(400, "Choose a record first.");
   if ((await store.list({ ref, state: "processing", limit: 1 })).length > 0)
-    return refused(
-      `An event of ${ref} is being handled now. Nothing was erased. Try again in a minute.`,
+    return failureView(
       409,
+      `An event of ${ref} is being handled now. Nothing was erased. Try again in a minute.`,
     );
   const erased = await store.erase(ref);
-  return { goTo: new URLSearchParams({ erased: String(erased) }) };
+  return { goTo: new URLSearchParams([["erased", String(erased)], ...listOf(query)]) };
 }
 
 function changeOf(asked: string | null): Change | undefined {
   return asked === "replay" || asked === "discard" ? asked : undefined;
 }
 
-/** The page that says why a request was refused. */
-export function refused(text: string | Html, status = 400): View {
-  const body = html`<h1>The request was refused</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
-  return { title: "The request was refused", body, status, live: false };
+/** The events of a narrowed selection that a change would change. */
+async function changeable(store: Store, change: Change, selection: Selection) {
+  const { events, cutAfter } = await search(store, selection, { limit: MOST_SEARCHED });
+  const states = choosableStates(change, selection.filter);
+  return { events: events.filter(({ state }) => states.includes(state)), cutAfter };
 }
 
-async function countOfCause(store: Store, filter: EventFilter, cause: string) {
-  const { length } = await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED });
-  return { byState: new Map<EventState, number>([["parked", length]]), hasMore: false };
-}
+/** How many events are changed at once. */
+const AT_ONCE = 20;
 
-/** Changes the parked events of a cause one by one, because a store cannot choose events by their error. */
-async function changeCause(
-  store: Store,
-  change: Change,
-  filter: EventFilter,
-  cause: string,
-): Promise<number> {
-  if (filter.state !== "parked") return 0;
+/** Changes events one by one, because a store cannot choose events by their error. */
+async function changeEach(store: Store, change: Change, events: readonly StoredEvent[]): Promise<number> {
   let changed = 0;
-  for (const { eventId } of await eventsOfCause(store, filter, cause, { limit: MOST_GROUPED }))
-    changed += await store[change]({ eventId, state: "parked" });
+  for (let at = 0; at < events.length; at += AT_ONCE) {
+    const some = events.slice(at, at + AT_ONCE);
+    const counts = await Promise.all(some.map(({ eventId, state }) => store[change]({ eventId, state })));
+    for (const count of counts) changed += count;
+  }
   return changed;
 }
 
+/** The events that would change. */
+interface Counted {
+  readonly byState: ReadonlyMap<EventState, number>;
+  readonly total: number;
+  /** Whether a limit stopped the count. */
+  readonly hasMore: boolean;
+  /** The count of each state, in words. */
+  readonly lines: readonly string[];
+  /** How many of the events were discarded. */
+  readonly discarded: number;
+  /** The records and accounts of the events, if their errors were searched. */
+  readonly places?: string | undefined;
+  readonly cutAfter?: number | undefined;
+}
+
+async function countChangeable(store: Store, change: Change, selection: Selection): Promise<Counted> {
+  if (!isNarrowed(selection)) {
+    const { byState, hasMore } = await countByState(store, change, selection.filter);
+    const discarded = change === "replay" ? await countDiscarded(store, selection.filter) : 0;
+    return countedOf(byState, { hasMore, discarded });
+  }
+  const { events, cutAfter } = await changeable(store, change, selection);
+  const byState = new Map<EventState, number>();
+  for (const { state } of events) byState.set(state, (byState.get(state) ?? 0) + 1);
+  return countedOf(byState, {
+    cutAfter,
+    places: events.length > 0 ? placesOf(touchedBy(events)) : undefined,
+  });
+}
+
+function countedOf(byState: ReadonlyMap<EventState, number>, more: Partial<Counted>): Counted {
+  const counts = [...byState].filter(([, count]) => count > 0);
+  const discarded = more.discarded ?? 0;
+  const lines = counts.map(
+    ([state, count]) =>
+      `${count.toLocaleString("en-US")} ${state}${state === "done" && discarded > 0 ? `, ${discarded.toLocaleString("en-US")} of them discarded` : ""}`,
+  );
+  const total = counts.reduce((sum, [, count]) => sum + count, 0);
+  return { hasMore: false, ...more, byState, total, lines, discarded };
+}
+
 /** Counts the events that would change, by state. `hasMore` is true if a limit stopped the count. */
-async function countChangeable(
+async function countByState(
   store: Store,
   change: Change,
   filter: EventFilter,
@@ -252,27 +315,20 @@ async function countChangeable(
   return { byState, hasMore: false };
 }
 
-/** The query parameters with the result of a form: `replayed=3&of=5` means that 3 of 5 events were replayed. */
-const verbs = ["replayed", "discarded", "erased"] as const;
-const flashNames = [...verbs, "of", "run"];
-
-/** The message with the result of the last form. */
-export function flashOf(query: URLSearchParams): Html | undefined {
-  const numberOf = (name: string) => {
-    const text = query.get(name) ?? "";
-    return /^\d{1,9}$/.test(text) ? Number(text) : undefined;
-  };
-  const verb = verbs.find((name) => numberOf(name) !== undefined);
-  if (!verb) return undefined;
-  const count = numberOf(verb) ?? 0;
-  const left = (numberOf("of") ?? count) - count;
-  const said = `${verb[0]?.toUpperCase()}${verb.slice(1)} ${events(count)}.`;
-  return left <= 0
-    ? html`<p class="flash" role="status">${said}</p>`
-    : html`<p class="flash wait" role="status">${said} ${events(left)} could not be ${verb} because of ${left === 1 ? "its" : "their"} state. Look at ${left === 1 ? "it" : "them"} again: somebody else may have changed ${left === 1 ? "it" : "them"}.</p>`;
+/** Counts the discarded events that a replay of a filter would bring back. */
+async function countDiscarded(store: Store, filter: EventFilter): Promise<number> {
+  if ((filter.state ?? "done") !== "done" || (filter.reason ?? "discarded") !== "discarded") return 0;
+  return (await countEvents(store, { ...filter, state: "done", reason: "discarded" }, countLimit())).total;
 }
 
-/** Returns a text such as `1 event` or `300 events`. */
-function events(count: number): string {
-  return `${count.toLocaleString("en-US")} ${count === 1 ? "event" : "events"}`;
+/** Whether somebody has discarded events of a filter since the page that asks for confirmation was opened. */
+async function hasNewDiscards(store: Store, filter: EventFilter, form: URLSearchParams): Promise<boolean> {
+  const before = form.get("discarded");
+  return before !== null && (await countDiscarded(store, filter)) > Number(before);
+}
+
+function staleNote(query: URLSearchParams, { discarded }: Counted): Html | undefined {
+  const before = query.get("stale");
+  if (before === null || !(discarded > Number(before))) return undefined;
+  return html`<p class="flash wait" role="alert">Nothing was replayed. Since you opened the page, somebody has discarded ${eventsOf(discarded - Number(before))} of this filter. To leave them out, choose a state.</p>`;
 }

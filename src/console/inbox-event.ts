@@ -3,12 +3,13 @@ import { type Change, statesOf } from "../stores/event-states.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import { storedId } from "../webhooks/stored-id.ts";
+import { flashOf } from "./flash.ts";
 import { duration, facts, type Html, type HtmlValue, hiddenFields, html, type Tone, time } from "./html.ts";
-import { flashOf } from "./inbox-changes.ts";
 import {
   choiceOf,
   cutNote,
   impersonal,
+  isPersonal,
   personalToggle,
   recordLink,
   rowsOf,
@@ -16,7 +17,9 @@ import {
   snapshotCard,
   stateBadge,
   typeOf,
+  wayBack,
 } from "./inbox-parts.ts";
+import { linkTo, listOf } from "./links.ts";
 import { impersonalError } from "./shown-error.ts";
 import type { View, Visit } from "./site.ts";
 import { describeChanges, newestFirst, type Step, timelineOf } from "./timeline.ts";
@@ -28,7 +31,7 @@ const OTHERS = 20;
 export async function eventView(store: Store, eventId: string, visit: Visit): Promise<View> {
   const event = await store.get(storedId(eventId));
   if (!event) {
-    const body = html`<h1>No such event</h1><p>No event with this id is stored. The event may have been erased, or deleted because of its age.</p><p><a href="?">All events</a></p>`;
+    const body = html`<h1>No such event</h1><p>No event with this id is stored. The event may have been erased, or deleted because of its age.</p><p><a href="?${listOf(visit.query)}">Events</a></p>`;
     return { title: "No such event", status: 404, body, live: false };
   }
   const { ref } = event;
@@ -36,44 +39,42 @@ export async function eventView(store: Store, eventId: string, visit: Visit): Pr
     ref === null
       ? [undefined, []]
       : await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: OTHERS + 2 })]);
-  const isPersonal = visit.query.has("personal");
+  const { query } = visit;
   const rest = others.filter((other) => other.eventId !== event.eventId);
 
-  const body = html`${flashOf(visit.query)}
-<p class="crumb"><a href="?">Events</a> / <span class="mono">${event.eventId}</span></p>
+  const body = html`${flashOf(query)}
+<p class="crumb">${wayBack(query)} / <span class="mono">${event.eventId}</span></p>
 <div class="head"><h1>${typeOf(event)}</h1>${stateBadge(event)}
-<span class="actions">${personalToggle(visit.query, isPersonal)}${!visit.readOnly && buttonsOf(event, visit)}</span></div>
+<span class="actions">${personalToggle(query)}${!visit.readOnly && buttonsOf(event, visit)}</span></div>
 <div class="columns"><div>
-<section class="card"><h2>Timeline</h2>${timelineView(event, isPersonal)}</section>
-<section class="card"><h2>Notification</h2>${notificationOf(event, isPersonal)}</section>
+<section class="card"><h2>Timeline</h2>${timelineView(event, isPersonal(query))}</section>
+<section class="card"><h2>Notification</h2>${notificationOf(event, isPersonal(query))}</section>
 </div><div>
 <section class="card"><h2>Event</h2>${facts([
-    ["record", ref === null ? undefined : recordLink(ref)],
+    ["record", ref === null ? undefined : recordLink(query, ref)],
     ["source", event.source],
     ["topic", event.topic ?? undefined],
     ["attempts", event.attempts],
     ["reason", event.reason ?? undefined],
     ["trace", event.traceparent ?? undefined],
   ])}</section>
-${
-  ref !== null && snapshotCard(record, isPersonal, "No event of this record has been handled yet.")
-}</div></div>
+${ref !== null && snapshotCard(record, query, "No event of this record has been handled yet.")}</div></div>
 ${
   ref !== null &&
   rest.length > 0 &&
-  html`<section><h2>Other events of ${ref}</h2><div class="list">${rowsOf(rest.slice(0, OTHERS), { isPersonal, isSelectable: false })}</div>
-${rest.length > OTHERS && html`${cutNote(OTHERS)}<p><a href="?${new URLSearchParams({ record: ref })}">What is to come, and more events of this record</a></p>`}</section>`
+  html`<section><h2>Other events of ${ref}</h2><div class="list">${rowsOf(rest.slice(0, OTHERS), { query })}</div>
+${rest.length > OTHERS && html`${cutNote(OTHERS)}<p><a href="?${linkTo(query, { record: ref })}">What is to come, and more events of this record</a></p>`}</section>`
 }`;
   return { title: `${typeOf(event)} ${ref}`, body };
 }
 
 /** Buttons for the changes that the event's state allows. */
-function buttonsOf(event: StoredEvent, { csrf }: Visit): Html {
+function buttonsOf(event: StoredEvent, { csrf, query }: Visit): Html {
   const { eventId, state, dueAt } = event;
   const button = (change: Change, text: string) =>
-    html`<form method="post">${csrf}${hiddenFields([
+    html`<form method="post" data-replace>${csrf}${hiddenFields([
       ["event", choiceOf(event)],
-      ["back", String(new URLSearchParams({ event: eventId }))],
+      ["back", String(linkTo(query, { event: eventId }))],
     ])}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${text}</button></form>`;
   const can = (change: Change) => statesOf(change, { eventId }).includes(state);
   const isScheduled = state === "scheduled";
@@ -96,11 +97,11 @@ const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]
   lost: ["bad", "Attempt lost: the process did not record a result"],
 };
 
-const timelineView = (event: StoredEvent, isPersonal: boolean): Html =>
-  html`<ol class="timeline">${newestFirst(timelineOf(event)).map((step) => stepView(event, step, isPersonal))}</ol>`;
+const timelineView = (event: StoredEvent, isShown: boolean): Html =>
+  html`<ol class="timeline">${newestFirst(timelineOf(event)).map((step) => stepView(event, step, isShown))}</ol>`;
 
 /** The item of a step. A done event has none at the start: its last attempt says so. */
-function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | undefined {
+function stepView(event: StoredEvent, step: Step, isShown: boolean): Html | undefined {
   const item = (tone: Tone, text: string, at: Date | null = null, more?: HtmlValue) =>
     html`<li class="${tone}"><strong>${text}</strong> ${at && time(at)}${more}</li>`;
   switch (step.step) {
@@ -116,8 +117,10 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
       return item(
         ...outcomes[step.entry.outcome],
         step.entry.at,
-        attemptView(step.entry, isPersonal, step.same),
+        attemptView(step.entry, isShown, step.same),
       );
+    case "replayed":
+      return item("plain", "Replayed");
     case "scheduled":
       return item("wait", "Scheduled for", step.at);
     case "pending":
@@ -135,7 +138,7 @@ function stepView(event: StoredEvent, step: Step, isPersonal: boolean): Html | u
   }
 }
 
-function attemptView(entry: AttemptEntry, isPersonal: boolean, same: readonly AttemptEntry[] = []): Html {
+function attemptView(entry: AttemptEntry, isAllShown: boolean, same: readonly AttemptEntry[] = []): Html {
   const { reason, duration: took, worker, error, changes } = entry;
   const details = [reason && `Reason: ${reason}`, `took ${duration(took)}`, worker && `on ${worker}`];
   const shown = impersonalError(entry);
@@ -143,18 +146,18 @@ function attemptView(entry: AttemptEntry, isPersonal: boolean, same: readonly At
   const hidden = html`${shown && html`<pre>${[shown.text, ...shown.frames].join("\n    ")}</pre>`}${
     shown?.isCut !== false && html`<p>${rest} is hidden, because it may have personal data.</p>`
   }`;
-  const isShown = (name: string) => isPersonal || name === "status" || impersonal.includes(name);
+  const isShown = (name: string) => isAllShown || name === "status" || impersonal.includes(name);
   return html`<p>${details.filter(Boolean).join(", ")}</p>${
     changes && html`<p>Changed: ${describeChanges(changes, isShown)}</p>`
-  }${error !== undefined && (isPersonal ? html`<pre>${error}</pre>` : hidden)}${
+  }${error !== undefined && (isAllShown ? html`<pre>${error}</pre>` : hidden)}${
     same.length > 0 &&
     html`<p>The same error in ${same.length} earlier ${same.length === 1 ? "attempt" : "attempts"}, the first ${time(same.at(-1)!.at)}</p>`
   }`;
 }
 
-function notificationOf({ notification }: StoredEvent, isPersonal: boolean): Html {
+function notificationOf({ notification }: StoredEvent, isShown: boolean): Html {
   if (notification === null) return html`<p class="soft">This event has no notification.</p>`;
-  if (!isPersonal)
+  if (!isShown)
     return html`<p class="soft">The notification is hidden, because it may have personal data.</p>`;
   let text = notification;
   try {

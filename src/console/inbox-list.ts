@@ -1,71 +1,107 @@
+import { splitFrames } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
-import type { StoredEvent } from "../stores/stored-event.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
-import { type Cause, causesOf, eventsOfCause, MOST_GROUPED } from "./causes.ts";
+import { lineOf, withoutIds } from "./cause-key.ts";
+import { type Cause, type Causes, causesOf, placesOf } from "./causes.ts";
 import type { Soonest } from "./event-pages.ts";
-import { filterForm, filterOf, queryOf } from "./filter-form.ts";
+import { filterForm, queryOf, selectionOf } from "./filter-form.ts";
+import { countOf, flashOf } from "./flash.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
-import { flashOf } from "./inbox-changes.ts";
-import { cutOf, type Inbox, PAGE, personalToggle, rowsOf, toComeOf } from "./inbox-parts.ts";
+import {
+  cutOf,
+  type Inbox,
+  isPersonal,
+  PAGE,
+  personalToggle,
+  recordLink,
+  rowsOf,
+  type Store,
+  shownQuery,
+  toComeOf,
+} from "./inbox-parts.ts";
+import { inKnownCase } from "./known-ref.ts";
+import { ofVisit } from "./links.ts";
+import { type Found, isEmpty, isNarrowed, type Selection, search } from "./selection.ts";
 import { impersonalError } from "./shown-error.ts";
-import type { View, Visit } from "./site.ts";
+import type { GoTo, View, Visit } from "./site.ts";
 
 /** The first page: the number of events in each state, and the events that match the filter. */
-export async function listView({ store, health }: Inbox, visit: Visit): Promise<View> {
+export async function listView({ store, health }: Inbox, visit: Visit): Promise<View | GoTo> {
   const { query } = visit;
-  const filter = filterOf(query);
+  const selection = selectionOf(query);
+  const { filter } = selection;
   const after = query.get("after") || undefined;
-  const isPersonal = query.has("personal");
-  const isToCome = filter.state === "scheduled";
-  const cause = filter.state === "parked" ? query.get("cause") || undefined : undefined;
-  const isGrouped = filter.state === "parked" && cause === undefined && after === undefined;
-  // Ask for one more event, to know whether there is another page.
-  const page = { limit: PAGE + 1, after };
-  const [healthNow, found, causes] = await Promise.all([
+  const isGrouped = filter.state === "parked" && after === undefined;
+  const [healthNow, listed, grouped] = await Promise.all([
     health(),
-    isToCome
-      ? toComeOf(store, filter, MOST_SCHEDULED)
-      : cause === undefined
-        ? store.list({ ...filter, ...page })
-        : eventsOfCause(store, filter, cause, page),
-    isGrouped ? causesOf(store, filter) : [],
+    listedOf(store, selection, after),
+    isGrouped ? causesOf(store, selection) : undefined,
   ]);
   if (healthNow.state === "unavailable") throw healthNow.error;
-  const toCome = "total" in found ? found : undefined;
-  const shown = "total" in found ? found.events : found.slice(0, PAGE);
-  const next = "length" in found && found.length > PAGE ? shown.at(-1)!.eventId : undefined;
-  const kept: Readonly<Record<string, string>> = {
-    ...(isPersonal && { personal: "1" }),
-    ...(cause !== undefined && { cause }),
-  };
+  const { ref } = filter;
+  const known = ref !== undefined && listed.events.length === 0 ? await inKnownCase(store, ref) : ref;
+  if (known !== ref) return { goTo: listQuery({ ...selection, filter: { ...filter, ref: known } }, query) };
   const isSelectable = !visit.readOnly;
-
+  const rows = { query, isSelectable };
   const body = html`${flashOf(query)}${pauseOf(healthNow)}
-<div class="head"><h1>Events</h1><span class="actions">${personalToggle(query, isPersonal)}</span></div>
+<div class="head"><h1>Events</h1><span class="actions">${personalToggle(query)}</span></div>
 <div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
-${tabsOf(healthNow.counts, filter, isPersonal ? { personal: "1" } : {})}
-${filterForm(filter, hiddenFields(Object.entries({ ...(filter.state && { state: filter.state }), ...kept })))}
-${causes.length > 0 && causesView(causes, filter, visit, isPersonal)}
+${tabsOf(healthNow.counts, selection, query)}
+${filterForm(selection, hiddenFields([...queryOf({ filter: { state: filter.state } }), ...ofVisit(query)]), clearedOf(filter, query))}
+${grouped && grouped.causes.length > 0 && causesView(grouped, selection, visit)}
+${searchNote(listed, selection)}
+<form class="list" method="post" data-select data-replace>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(selection, query)]}
 ${
-  cause !== undefined &&
-  html`<p>You see the events of one cause. <a href="?${queryOf(filter, isPersonal ? { personal: "1" } : {})}">All causes</a></p>`
-}
-<form class="list" method="post" data-select>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(filter, cause)]}
-${
-  shown.length > 0
-    ? toCome
-      ? daysOf(toCome, { isPersonal, isSelectable })
-      : rowsOf(shown, { isPersonal, isSelectable })
-    : html`<p class="empty">No events${Object.keys(filter).length > 0 && " match"}. ${
+  listed.events.length > 0
+    ? listed.toCome
+      ? daysOf(listed.toCome, rows)
+      : rowsOf(listed.events, rows)
+    : html`<p class="empty">No events${!isEmpty(selection) && " match"}. ${
         healthNow.lastReceivedAt &&
         html`The last notification was received ${time(healthNow.lastReceivedAt, { short: true })}.`
       }</p>`
 }</form>
 <nav class="pages" aria-label="Pages of events">${
-    after !== undefined && html`<a class="button" href="?${queryOf(filter, kept)}">Newest</a>`
-  }${next !== undefined && html`<a class="button" rel="next" href="?${queryOf(filter, { ...kept, after: next })}">Older</a>`}</nav>`;
+    after !== undefined && html`<a class="button" href="?${listQuery(selection, query)}">Newest</a>`
+  }${listed.next !== undefined && html`<a class="button" rel="next" href="?${listQuery(selection, query, { after: listed.next })}">${listed.cutAfter === undefined ? "Older" : "Search older events"}</a>`}</nav>`;
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
+}
+
+/** The query of a list with this selection, which keeps what all pages of the visit keep. */
+function listQuery(
+  selection: Selection,
+  query: URLSearchParams,
+  more: Readonly<Record<string, string>> = {},
+): URLSearchParams {
+  return new URLSearchParams([...queryOf(selection), ...ofVisit(query), ...Object.entries(more)]);
+}
+
+const clearedOf = ({ state }: EventFilter, query: URLSearchParams): URLSearchParams =>
+  listQuery({ filter: { state } }, query);
+
+/** The events of a page of the list. `toCome` if they are scheduled. */
+interface Listed extends Found {
+  readonly toCome?: Soonest | undefined;
+}
+
+async function listedOf(store: Store, selection: Selection, after: string | undefined): Promise<Listed> {
+  const { filter } = selection;
+  if (isNarrowed(selection)) return search(store, selection, { limit: PAGE, after });
+  if (filter.state === "scheduled") {
+    const toCome = await toComeOf(store, filter, MOST_SCHEDULED);
+    return { events: toCome.events, toCome, next: undefined, cutAfter: undefined };
+  }
+  // Ask for one more event, to know whether there is another page.
+  const found = await store.list({ ...filter, limit: PAGE + 1, after });
+  const events = found.slice(0, PAGE);
+  return { events, next: found.length > PAGE ? events.at(-1)!.eventId : undefined, cutAfter: undefined };
+}
+
+function searchNote({ cutAfter }: Found, { error }: Selection): Html | undefined {
+  if (cutAfter === undefined) return undefined;
+  const more = error !== undefined && "Choose a state or a time in the filter to search further back.";
+  return html`<p class="soft">Only ${cutAfter.toLocaleString("en-US")} events were searched, the newest of the others in the filter. ${more}</p>`;
 }
 
 /** The tab "Scheduled" shows at most this many events. */
@@ -85,11 +121,11 @@ export const sumOf = (counts: AvailableHealth["counts"]): number =>
 
 function tabsOf(
   counts: AvailableHealth["counts"],
-  filter: EventFilter,
-  kept: Readonly<Record<string, string>>,
+  { filter, error }: Selection,
+  query: URLSearchParams,
 ): Html {
   const tab = (state: EventFilter["state"], name: string, count: number) =>
-    html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${queryOf({ ...filter, state }, kept)}"${
+    html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${listQuery({ filter: { ...filter, state }, error }, query)}"${
       filter.state === state && html` aria-current="page"`
     }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
   return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${tabStates.map(
@@ -98,50 +134,72 @@ function tabsOf(
 }
 
 /** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */
-function toolsOf(filter: EventFilter, cause: string | undefined): Html {
+function toolsOf(selection: Selection, query: URLSearchParams): Html {
   const all = (change: "replay" | "discard", text: string) =>
-    html`<a class="button${change === "discard" && " danger"}" href="?${queryOf(filter, { ...(cause !== undefined && { cause }), confirm: change })}">${text}</a>`;
+    html`<a class="button${change === "discard" && " danger"}" href="?${listQuery(selection, query, { confirm: change })}">${text}</a>`;
   return html`<div class="tools"><label data-js hidden><input type="checkbox" data-all aria-label="Select all on this page"><span data-selected>0 selected</span></label>
 <button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
 ${
-  Object.keys(filter).length > 0 &&
+  !isEmpty(selection) &&
   html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
 }</div>`;
 }
 
 /** The causes of parked events, each with a link to its events and a button to replay them. */
-function causesView(
-  causes: readonly Cause[],
-  filter: EventFilter,
-  { readOnly }: Visit,
-  isPersonal: boolean,
-): Html {
-  const personal: Readonly<Record<string, string>> = isPersonal ? { personal: "1" } : {};
-  const row = ({ key, event, count, records, accounts, first, last }: Cause) => {
-    const error = isPersonal ? firstLine(event) : impersonalError(event.history.at(-1) ?? {})?.text;
-    const where = [
-      `${records.toLocaleString("en-US")} ${records === 1 ? "record" : "records"}`,
-      accounts > 0 && `${accounts.toLocaleString("en-US")} ${accounts === 1 ? "account" : "accounts"}`,
-    ];
-    const text = `${count.toLocaleString("en-US")} × ${event.reason}`;
-    return html`<li id="cause-${key}"><a href="?${queryOf(filter, { ...personal, cause: key })}">${text}</a>
-<span class="mono">${error}</span>
-<span class="soft">${where.filter(Boolean).join(" in ")}, first parked ${time(first, { short: true })}, last ${time(last, { short: true })}</span>${
+function causesView({ causes, cutAfter }: Causes, selection: Selection, { query, readOnly }: Visit): Html {
+  const isOne = selection.cause !== undefined;
+  const row = (cause: Cause) => {
+    const one = { ...selection, cause: cause.key };
+    const number = cause.count.toLocaleString("en-US");
+    const title = html`${number} × ${cause.event.reason}`;
+    return html`<li id="cause-${cause.key}"><div>${isOne ? html`<strong>${title}</strong>` : html`<a href="?${listQuery(one, query)}">${title}</a>`}
+${errorOf(cause, query)}
+<p class="soft">${placesOf(cause)}, first parked ${time(cause.first, { short: true })}, last ${time(cause.last, { short: true })}</p>${
+      isOne && recordsOf(cause, query)
+    }</div>${
       !readOnly &&
-      html`<a class="button" href="?${queryOf(filter, { cause: key, confirm: "replay" })}">Replay these ${count.toLocaleString("en-US")}…</a>`
+      html`<a class="button" href="?${listQuery(one, query, { confirm: "replay" })}">Replay these ${number}…</a>`
     }</li>`;
   };
-  const total = causes.reduce((sum, { count }) => sum + count, 0);
-  return html`<section class="card" id="causes"><h2>Causes</h2><ol class="causes">${causes.slice(0, MOST_CAUSES).map(row)}</ol>${
+  const hides = !isPersonal(query) && causes.some(({ event }) => event.reason === "callback");
+  return html`<section class="card" id="causes"><h2>${isOne ? "One cause" : "Causes"}</h2><ol class="causes">${causes.slice(0, MOST_CAUSES).map(row)}</ol>${
+    hides &&
+    html`<p class="soft">Messages of your callbacks are hidden, because they may name a guest. <a data-replace href="?${shownQuery(query)}">Show them</a></p>`
+  }${
     causes.length > MOST_CAUSES &&
     html`<p class="soft">${causes.length - MOST_CAUSES} rarer causes are left out.</p>`
-  }${total >= MOST_GROUPED && html`<p class="soft">Only the newest ${MOST_GROUPED.toLocaleString("en-US")} parked events are counted.</p>`}</section>`;
+  }${
+    cutAfter !== undefined &&
+    html`<p class="soft">Only the newest ${cutAfter.toLocaleString("en-US")} parked events are counted.</p>`
+  }${isOne && html`<p><a href="?${listQuery({ ...selection, cause: undefined }, query)}">All causes</a></p>`}</section>`;
 }
 
-/** The largest number of causes that the page shows. */
+/** The largest number of causes that the page shows, and of records of one cause. */
 const MOST_CAUSES = 20;
+const MOST_RECORDS = 500;
 
-const firstLine = ({ history }: StoredEvent): string => (history.at(-1)?.error ?? "").split("\n", 1)[0]!;
+/**
+ * The first line of a cause's error, and where in the user's code it was thrown. If several events have the error, dots
+ * are in place of their ids.
+ */
+function errorOf({ event, count }: Cause, query: URLSearchParams): Html {
+  const shown = impersonalError(event.history.at(-1) ?? {});
+  const line = isPersonal(query) ? lineOf(event) : (shown?.text ?? "");
+  const [frame] = splitFrames(event.history.at(-1)?.error ?? "").frames;
+  return html`<span class="mono">${count === 1 ? line : withoutIds(line, event)}</span>${frame && html` <span class="mono soft">${frame}</span>`}`;
+}
+
+/** Says which bookings and listings a cause touches. */
+function recordsOf({ records }: Cause, query: URLSearchParams): Html | false {
+  if (records.length === 0) return false;
+  const shown = records.slice(0, MOST_RECORDS);
+  return html`<details id="records"><summary>${countOf(records.length, "record")}</summary><ul class="refs">${shown.map(
+    (ref) => html`<li>${recordLink(query, ref)}</li>`,
+  )}</ul>${
+    records.length > shown.length &&
+    html`<p class="soft">${countOf(records.length - shown.length, "record")} more</p>`
+  }</details>`;
+}
 
 function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {
   if (state === "stopped")

@@ -1,6 +1,6 @@
 // What the pages of the inbox share: the rows of events, and the snapshot of a record.
 
-import { accountOf } from "../account.ts";
+import { accountOf, splitKey } from "../account.ts";
 import { splitFrames } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
@@ -9,9 +9,11 @@ import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
 import { knownType } from "../webhooks/timers.ts";
-import { parkedAt } from "./causes.ts";
+import { parkedAt } from "./cause-key.ts";
 import { type Soonest, soonest } from "./event-pages.ts";
+import { withoutFlash } from "./flash.ts";
 import { badge, facts, type Html, html, type Tone, time } from "./html.ts";
+import { linkTo, listOf } from "./links.ts";
 import { impersonalError } from "./shown-error.ts";
 
 export type Store = EventStore<unknown>;
@@ -65,12 +67,16 @@ export function stateBadge({ state, reason }: StoredEvent): Html {
 
 export function typeOf(event: StoredEvent): string {
   const { topic, ref } = event;
-  return knownType(event) ?? `${ref?.split(":")[0] ?? topic ?? "event"}, type not known yet`;
+  const kind = ref === null ? undefined : splitKey(ref).rest.split(":")[0];
+  return knownType(event) ?? `${kind ?? topic ?? "event"}, type not known yet`;
 }
 
-export function recordLink(ref: string): Html {
-  return html`<a class="over" href="?${new URLSearchParams({ record: ref })}">${ref}</a>`;
+export function recordLink(query: URLSearchParams, ref: string): Html {
+  return html`<a class="over" href="?${linkTo(query, { record: ref })}">${ref}</a>`;
 }
+
+/** Whether the pages show personal data, which the user asks for once in a visit. */
+export const isPersonal = (query: URLSearchParams): boolean => query.has("personal");
 
 /** The time that matters in a row, and its label. */
 function shownTime(event: StoredEvent): readonly [label: string, at: Date] {
@@ -82,9 +88,10 @@ function shownTime(event: StoredEvent): readonly [label: string, at: Date] {
 /** The value of a form's field `event`. It has the state, so that a stale page changes no event of another state. */
 export const choiceOf = ({ eventId, state }: StoredEvent): string => `${state} ${eventId}`;
 
+/** @param query - the query of the page, which the links keep */
 export function rowsOf(
   events: readonly StoredEvent[],
-  { isPersonal, isSelectable }: { readonly isPersonal: boolean; readonly isSelectable: boolean },
+  { query, isSelectable = false }: { readonly query: URLSearchParams; readonly isSelectable?: boolean },
 ): Html {
   const row = (event: StoredEvent) => {
     const { eventId, ref, attempts, reason, history } = event;
@@ -92,15 +99,16 @@ export function rowsOf(
     const [label, when] = shownTime(event);
     const last = history.at(-1);
     const lastError =
-      last && (isPersonal ? splitFrames(last.error ?? "").text || undefined : impersonalError(last)?.text);
+      last &&
+      (isPersonal(query) ? splitFrames(last.error ?? "").text || undefined : impersonalError(last)?.text);
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${
       isSelectable &&
       html`<input type="checkbox" name="event" value="${choiceOf(event)}" aria-label="Select ${typeOf(event)} ${ref}">`
     }<span class="state">${stateBadge(event)}</span>
-<a class="main" href="?${new URLSearchParams({ event: eventId })}">${typeOf(event)}</a>
-<span>${ref === null ? html`<span class="soft">${account === undefined ? "no record" : `${account}, no record`}</span>` : recordLink(ref)}</span>
+<a class="main" href="?${linkTo(query, { event: eventId })}">${typeOf(event)}</a>
+<span>${ref === null ? html`<span class="soft">${account === undefined ? "no record" : `${account}, no record`}</span>` : recordLink(query, ref)}</span>
 <span class="why">${why}</span><span class="when">${label} ${time(when, { short: true })}</span>${
       lastError !== undefined && html`<span class="error mono">${lastError}</span>`
     }</li>`;
@@ -108,12 +116,22 @@ export function rowsOf(
   return html`<ol class="rows ${!isSelectable && "plain"}">${events.map(row)}</ol>`;
 }
 
+/** The link to the list from which the user came. */
+export const wayBack = (query: URLSearchParams): Html => html`<a href="?${listOf(query)}">Events</a>`;
+
 /** A link to the same page with or without personal data. */
-export function personalToggle(query: URLSearchParams, isPersonal: boolean): Html {
-  const other = new URLSearchParams(query);
-  if (isPersonal) other.delete("personal");
-  else other.set("personal", "1");
-  return html`<a class="button" href="?${other}">${isPersonal ? "Hide" : "Show"} personal data</a>`;
+export function personalToggle(query: URLSearchParams): Html {
+  const isShown = isPersonal(query);
+  const hidden = withoutFlash(query);
+  hidden.delete("personal");
+  return html`<a class="button" data-replace href="?${isShown ? hidden : shownQuery(query)}">${isShown ? "Hide" : "Show"} personal data</a>`;
+}
+
+/** The query of the same page with personal data. */
+export function shownQuery(query: URLSearchParams): URLSearchParams {
+  const shown = withoutFlash(query);
+  shown.set("personal", "1");
+  return shown;
 }
 
 /**
@@ -122,14 +140,18 @@ export function personalToggle(query: URLSearchParams, isPersonal: boolean): Htm
  */
 export const impersonal = ["checkIn", "checkOut", "listingId", "listingName"];
 
-export function snapshotCard(record: RecordSnapshot | undefined, isPersonal: boolean, missing: string): Html {
-  const content = record ? snapshotFacts(record, isPersonal) : html`<p class="soft">${missing}</p>`;
+export function snapshotCard(
+  record: RecordSnapshot | undefined,
+  query: URLSearchParams,
+  missing: string,
+): Html {
+  const content = record ? snapshotFacts(record, isPersonal(query)) : html`<p class="soft">${missing}</p>`;
   return html`<section class="card"><h2>Last snapshot of the record</h2>${content}</section>`;
 }
 
-function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isPersonal: boolean): Html {
+function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isShown: boolean): Html {
   const shown = (name: string, value: unknown) => {
-    if (!isPersonal && !impersonal.includes(name)) return html`<span class="soft">hidden</span>`;
+    if (!isShown && !impersonal.includes(name)) return html`<span class="soft">hidden</span>`;
     return typeof value === "string" ? value : JSON.stringify(value);
   };
   return facts([

@@ -5,8 +5,10 @@ import { healthOf } from "../webhooks/health.ts";
 import { StoreCounts } from "../webhooks/store-counts.ts";
 import { storedId } from "../webhooks/stored-id.ts";
 import { queryOf } from "./filter-form.ts";
-import { html } from "./html.ts";
-import { act, confirmView, flashOf, refused } from "./inbox-changes.ts";
+import { knownRefs, refsOfAccounts } from "./find-refs.ts";
+import { flashOf } from "./flash.ts";
+import { hiddenFields, html } from "./html.ts";
+import { act, confirmView } from "./inbox-changes.ts";
 import { eventView } from "./inbox-event.ts";
 import { listView, sumOf } from "./inbox-list.ts";
 import {
@@ -20,9 +22,19 @@ import {
   type Store,
   snapshotCard,
   toComeOf,
+  wayBack,
 } from "./inbox-parts.ts";
+import { linkTo, listOf, ofVisit } from "./links.ts";
 import { Replays } from "./replay-line.ts";
-import { createSite, type GoTo, type Site, type SiteOptions, type View, type Visit } from "./site.ts";
+import {
+  createSite,
+  failureView,
+  type GoTo,
+  type Site,
+  type SiteOptions,
+  type View,
+  type Visit,
+} from "./site.ts";
 
 /** Makes a console from a store, for the command line tool, which has no handler. */
 export function storeConsole(
@@ -40,8 +52,13 @@ export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
   const replays = new Replays();
   const site: Site = {
     name: "Stayhook",
-    links: [["Events", ""]],
-    search: { name: "find", label: "Booking code, listing id or event id" },
+    home: (query) => new URLSearchParams(ofVisit(query)),
+    links: (query) => [["Events", listOf(query)]],
+    search: {
+      name: "find",
+      label: "Booking code, listing id or event id",
+      kept: (query) => hiddenFields(listOf(query)),
+    },
     view: (visit) => withoutBadFilters(withReplay(replays, visit, viewOf(inbox, visit))),
     act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit, replays)),
     stats: async () => {
@@ -59,7 +76,7 @@ export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
 async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
   const { query } = visit;
   const [find, event, record] = ["find", "event", "record"].map((name) => query.get(name));
-  if (typeof find === "string") return findView(inbox.store, find);
+  if (typeof find === "string") return findView(inbox.store, find, query);
   if (query.has("confirm")) return confirmView(inbox.store, visit);
   if (event) return eventView(inbox.store, event, visit);
   if (record) return recordView(inbox.store, record, visit);
@@ -82,7 +99,7 @@ async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | G
     return await answer;
   } catch (error) {
     if (error instanceof InvalidArgumentError)
-      return refused(html`The filter cannot be read. ${error.message}.`);
+      return failureView(400, html`The filter cannot be read. ${error.message}.`);
     throw error;
   }
 }
@@ -91,24 +108,24 @@ async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | G
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
   const [record, toCome] = await Promise.all([store.snapshotOf(ref), toComeOf(store, { ref }, PAGE)]);
   const { events: others, hasMore } = await otherEventsOf(store, ref, toCome.total, PAGE);
-  const isPersonal = visit.query.has("personal");
-  const erase = new URLSearchParams({ confirm: "erase", record: ref });
-  const body = html`${flashOf(visit.query)}
-<p class="crumb"><a href="?">Events</a> / Record</p>
-<div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(visit.query, isPersonal)}${
-    !visit.readOnly && html`<a class="button danger" href="?${erase}">Erase…</a>`
+  const { query } = visit;
+  const body = html`${flashOf(query)}
+<p class="crumb">${wayBack(query)} / Record</p>
+<div class="head"><h1>${ref}</h1><span class="actions">${personalToggle(query)}${
+    !visit.readOnly &&
+    html`<a class="button danger" href="?${linkTo(query, { confirm: "erase", record: ref })}">Erase…</a>`
   }</span></div>
-${snapshotCard(record, isPersonal, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
+${snapshotCard(record, query, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
 ${
   toCome.events.length > 0 &&
-  html`<section><h2>To come</h2><div class="list">${cutOf(toCome)}${rowsOf(toCome.events, { isPersonal, isSelectable: false })}</div></section>`
+  html`<section><h2>To come</h2><div class="list">${cutOf(toCome)}${rowsOf(toCome.events, { query })}</div></section>`
 }
 <section><h2>Events</h2><div class="list">${
     others.length > 0
-      ? rowsOf(others, { isPersonal, isSelectable: false })
+      ? rowsOf(others, { query })
       : html`<p class="empty">No events of this record are stored.</p>`
   }</div>
-${hasMore && cutNote(PAGE)}<p><a href="?${queryOf({ ref })}">Select, replay or discard events of this record</a></p></section>`;
+${hasMore && cutNote(PAGE)}<p><a href="?${new URLSearchParams([...queryOf({ filter: { ref } }), ...ofVisit(query)])}">Select, replay or discard events of this record</a></p></section>`;
   return { title: ref, body };
 }
 
@@ -124,26 +141,19 @@ async function otherEventsOf(store: Store, ref: string, toCome: number, most: nu
 }
 
 /** Finds an event by its id, a booking by its code or ref, or a listing by its id or ref. */
-async function findView(store: Store, given: string): Promise<View | GoTo> {
+async function findView(store: Store, given: string, query: URLSearchParams): Promise<View | GoTo> {
   const text = given.trim().slice(0, 300);
-  if (text === "") return { goTo: new URLSearchParams() };
+  if (text === "") return { goTo: listOf(query) };
   const event = await store.get(storedId(text));
-  if (event) return { goTo: new URLSearchParams({ event: event.eventId }) };
-  const codes = [text, text.toUpperCase(), text.toLowerCase()].map((code) => `booking:${code}`);
-  const refs = /^(booking|listing):/.test(text) ? [text] : [...new Set([...codes, `listing:${text}`])];
-  const known = await Promise.all(
-    refs.map(async (ref) => {
-      const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
-      return record !== undefined || events.length > 0;
-    }),
-  );
-  const found = refs.filter((_, index) => known[index]);
-  if (found.length === 1) return { goTo: new URLSearchParams({ record: found[0]! }) };
+  if (event) return { goTo: linkTo(query, { event: event.eventId }) };
+  const known = await knownRefs(store, text, query.get("account") || undefined);
+  const found = known.length > 0 ? known : await refsOfAccounts(store, text);
+  if (found.length === 1) return { goTo: linkTo(query, { record: found[0]! }) };
   const body =
     found.length > 0
-      ? html`<h1>Several records match “${text}”</h1><ul>${found.map((ref) => html`<li>${recordLink(ref)}</li>`)}</ul>`
+      ? html`<h1>Several records match “${text}”</h1><ul>${found.map((ref) => html`<li>${recordLink(query, ref)}</li>`)}</ul>`
       : html`<h1>Nothing is stored about “${text}”</h1>
 <p>The store has no event with this code or id. The events may have been erased, or deleted because of their age. Search for a booking code, a listing id or an event id.</p>
-<p><a href="?">All events</a></p>`;
+<p>${wayBack(query)}</p>`;
   return { title: "Find", body, live: false, status: found.length > 0 ? 200 : 404 };
 }

@@ -4,8 +4,10 @@ import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { eachEvent } from "./event-pages.ts";
+import { withoutFlash } from "./flash.ts";
 import { randomHex } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";
+import { ofVisit } from "./links.ts";
 import { ReplayOutcome, SILENCE } from "./replay-outcome.ts";
 
 type Store = EventStore<unknown>;
@@ -44,11 +46,14 @@ export class Replays {
     if (!replay) return undefined;
     const { outcome, total } = replay;
     const { done, failed, waiting } = await outcome.look();
-    const link = (state: string) => html`<a href="?${new URLSearchParams({ state })}">${state}</a>`;
+    const link = (state: string) =>
+      html`<a href="?${new URLSearchParams([["state", state], ...ofVisit(query)])}">${state}</a>`;
     const isSilent = waiting > 0 && outcome.silentFor >= SILENCE;
     const tone = (failed > 0 || isSilent) && "wait";
+    const others = withoutFlash(query);
+    others.delete("run");
     return html`<p class="flash ${tone}" role="status" id="replay">${total} to handle again: ${done} ${link("done")}, ${failed} failed again${
       failed > 0 && html` (${link("parked")}, ${link("retrying")})`
-    }, ${waiting} waiting.${isSilent && " No process has claimed anything for 3 minutes. Does your app run?"}</p>`;
+    }, ${waiting} waiting.${isSilent && " No process has claimed anything for 3 minutes. Does your app run?"} <a data-replace href="?${others}">Hide</a></p>`;
   }
 }

@@ -25,8 +25,8 @@ export interface View {
   readonly body: Html;
   /** The HTTP status. Default 200. */
   readonly status?: number | undefined;
-  /** Whether the open page updates itself. Default `true`. */
-  readonly live?: boolean | undefined;
+  /** Whether the open page updates itself. Default `true`. With `retry`, it loads itself again when it can be shown. */
+  readonly live?: boolean | "retry" | undefined;
 }
 
 /** Sends the browser to another page of the site. */
@@ -47,10 +47,14 @@ export interface Visit {
 export interface Site {
   /** The name in the header and in each title. */
   readonly name: string;
+  /** The query of the first page, to which the name in the header links. Default: an empty query. */
+  home?(query: URLSearchParams): URLSearchParams;
   /** The links in the header. Each link has a text and a query. */
-  readonly links?: readonly (readonly [text: string, query: string])[] | undefined;
-  /** The query parameter and the label of the search field in the header. */
-  readonly search?: { readonly name: string; readonly label: string } | undefined;
+  links?(query: URLSearchParams): readonly (readonly [text: string, query: URLSearchParams])[];
+  /** The search field in the header: its query parameter, its label, and the hidden fields beside it. */
+  readonly search?:
+    | { readonly name: string; readonly label: string; kept(query: URLSearchParams): Html }
+    | undefined;
   view(visit: Visit): Promise<View | GoTo>;
   /** Handles a form that the user has sent. */
   act(form: URLSearchParams, visit: Visit): Promise<View | GoTo>;
@@ -97,17 +101,14 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
   /** Answers the script of an open page, which asks for the contents again and again. */
   const update = async (visit: Visit): Promise<Response> => {
     const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
-    const body = "goTo" in view ? "" : String(view.body);
+    const body = "goTo" in view ? null : String(view.body);
     return respond(200, JSON.stringify({ body, stats }), { "content-type": "application/json" });
   };
 
   const get = async (visit: Visit): Promise<Response> => {
     const { query } = visit;
     const asset = query.get("asset");
-    if (asset !== null) {
-      const found = Object.hasOwn(assets, asset) ? assets[asset] : undefined;
-      return found ? respond(200, found[1], { "content-type": found[0] }) : refuse(404, "Not found.");
-    }
+    if (asset !== null) return assetOf(asset);
     const isLive = query.has("live");
     query.delete("live");
     return isLive ? update(visit) : show(await site.view(visit), visit);
@@ -117,9 +118,12 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
     if (readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
     const form = await readForm(request);
     if (typeof form === "number")
-      return refuse(form, "The form cannot be read. Load the page again, and send the form again.");
+      return show(
+        failureView(form, "The form cannot be read. Load the page again, and send the form again."),
+        visit,
+      );
     const foreign = "The form was not sent from this page. Load the page again, and send the form again.";
-    if (!isOwnForm(request, form)) return refuse(403, foreign);
+    if (!isOwnForm(request, form)) return show(failureView(403, foreign), visit);
     return show(await site.act(form, visit), visit);
   };
 
@@ -148,9 +152,36 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
       return await answer(request);
     } catch (error) {
       log.limited("console", "error", `a web page of ${site.name} could not be rendered`, { error });
-      return refuse(503, "The page cannot be shown now. The log of the server says why.");
+      const { searchParams: query } = new URL(request.url);
+      if (query.has("live")) return refuse(503, UNAVAILABLE);
+      const view = request.method === "POST" ? unknownResultView(query) : unavailableView;
+      return show(view, { query, readOnly, csrf: html`` });
     }
   });
+}
+
+const UNAVAILABLE = "The page cannot be shown now. The log of the server says why.";
+
+/** The page of a store that does not answer. It loads itself again, also without JavaScript. */
+const unavailableView: View = {
+  title: "The page cannot be shown now",
+  body: html`<h1>The page cannot be shown now</h1><p class="flash bad" role="alert">The store does not answer. The log of the server says why.</p><p>This page tries again every few seconds, and appears when the store is back.</p>`,
+  status: 503,
+  live: "retry",
+};
+
+/** The page after a form during which the store failed. */
+const unknownResultView = (query: URLSearchParams): View =>
+  failureView(
+    503,
+    html`The store did not answer. Your change may be made, made in part, or not at all. The log of the server says why. <a href="?${query}">Load the page again</a> to see.`,
+  );
+
+/** The page that says why a request was refused. */
+export function failureView(status: number, text: string | Html): View {
+  const title = "The request was refused";
+  const body = html`<h1>${title}</h1><p class="flash bad" role="alert">${text}</p><p><a href="?">All events</a></p>`;
+  return { title, body, status, live: false };
 }
 
 function isBelow(path: string, basePath: string | undefined): boolean {
@@ -159,12 +190,36 @@ function isBelow(path: string, basePath: string | undefined): boolean {
   return cut === "" || cut === "/";
 }
 
+/**
+ * Refuses a request with a page that needs nothing else from the server.
+ *
+ * @param options - further headers, and whether the browser may load the stylesheet
+ */
 export function refuse(
   status: number,
   text: string,
-  headers: Readonly<Record<string, string>> = {},
+  { isStyled = false, ...headers }: { readonly isStyled?: boolean; readonly allow?: string } = {},
 ): Response {
-  return respond(status, `${text}\n`, { "content-type": "text/plain; charset=utf-8", ...headers });
+  const page = html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>${text}</title>
+${isStyled && html`<link rel="icon" href="?asset=icon.svg"><link rel="stylesheet" href="?asset=style.css">`}
+</head>
+<body><main><h1>This page cannot be shown</h1><p>${text}</p></main></body>
+</html>
+`;
+  return respond(status, String(page), { "content-type": "text/html; charset=utf-8", ...headers });
+}
+
+/** Answers with a file that all pages load. */
+export function assetOf(name: string): Response {
+  const found = Object.hasOwn(assets, name) ? assets[name] : undefined;
+  const [type, text] = found ?? ["text/plain; charset=utf-8", "Not found.\n"];
+  return respond(found ? 200 : 404, text, { "content-type": type });
 }
 
 /** Makes a response with the security headers. */
@@ -186,21 +241,22 @@ function pageOf(site: Site, view: View, visit: Visit): Html {
 <link rel="icon" href="?asset=icon.svg">
 <link rel="stylesheet" href="?asset=style.css">
 <script type="module" src="?asset=script.js"></script>
+${live === "retry" && html`<noscript><meta http-equiv="refresh" content="10"></noscript>`}
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
 <header class="bar">
-<a class="brand" href="?">${site.name}</a>
-<nav aria-label="Pages">${site.links?.map(([text, query]) => html`<a href="?${query}">${text}</a>`)}</nav>
+<a class="brand" href="?${site.home?.(visit.query)}">${site.name}</a>
+<nav aria-label="Pages">${site.links?.(visit.query).map(([text, query]) => html`<a href="?${query}">${text}</a>`)}</nav>
 ${visit.readOnly && html`<span class="note">Read-only</span>`}
 <span class="live" data-live-state hidden></span>
 ${
   search &&
-  html`<form class="find" role="search" method="get"><label class="sr" for="find">${search.label}</label>
+  html`<form class="find" role="search" method="get">${search.kept(visit.query)}<label class="sr" for="find">${search.label}</label>
 <input id="find" type="search" name="${search.name}" placeholder="${search.label}" autocomplete="off" required maxlength="300"><button>Find</button></form>`
 }
 </header>
-<main id="main" tabindex="-1"${live && html` data-live="${site.every ?? EVERY}"`}>${view.body}</main>
+<main id="main" tabindex="-1"${live && html` data-live="${site.every ?? EVERY}"`}${live === "retry" && html` data-retry`}>${view.body}</main>
 </body>
 </html>
 `;

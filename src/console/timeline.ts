@@ -14,15 +14,19 @@ export type Step =
       /** The attempts before this one that failed with the same error, if {@link newestFirst} folded them into it. */
       readonly same?: readonly AttemptEntry[] | undefined;
     }
+  /** Somebody replayed the event after it had ended. The store does not keep when. */
+  | { readonly step: "replayed" }
   /** The event waits, or an attempt is under way, or the event has ended. */
   | { readonly step: StoredEvent["state"] | "discarded"; readonly at: Date | null };
 
 /** The steps of an event, the oldest first. */
-export function timelineOf({ state, reason, receivedAt, dueAt, doneAt, history }: StoredEvent): Step[] {
+export function timelineOf(event: StoredEvent): Step[] {
+  const { state, reason, receivedAt, dueAt, doneAt, history } = event;
   const isFull = history.length >= HISTORY_LENGTH;
-  const attempts = history.map(
-    (entry, index): Step => ({ step: "attempt", number: isFull ? undefined : index + 1, entry }),
-  );
+  const attempts = history.flatMap((entry, index): Step[] => {
+    const attempt: Step = { step: "attempt", number: isFull ? undefined : index + 1, entry };
+    return wasReplayed(event, index) ? [attempt, { step: "replayed" }] : [attempt];
+  });
   const isDiscarded = state === "done" && reason === "discarded";
   return [
     { step: "received", at: receivedAt },
@@ -46,6 +50,16 @@ export function newestFirst(steps: readonly Step[]): Step[] {
     else folded.push(step);
   }
   return folded;
+}
+
+/**
+ * Whether the event was replayed after an attempt: the attempt ended the event, but another attempt followed or follows.
+ * An event that was recorded again after the attempt was not replayed.
+ */
+function wasReplayed({ state, history, receivedAt }: StoredEvent, index: number): boolean {
+  const { outcome, at } = history[index]!;
+  if ((outcome !== "done" && outcome !== "parked") || at < receivedAt) return false;
+  return index < history.length - 1 || (state !== "done" && state !== "parked");
 }
 
 /**

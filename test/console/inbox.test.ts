@@ -110,6 +110,160 @@ describe("the list", () => {
   });
 });
 
+describe("the filter by the text of an error", () => {
+  /** Parked events of two errors, and one that waits for a retry. */
+  async function failed(options: Parameters<typeof inboxOf>[0] = {}) {
+    const on = {
+      booking: ({ booking }: { booking: { bookingCode: string; status: string } }) => {
+        if (booking.status === "Confirmed") return;
+        throw new Error(booking.bookingCode.startsWith("T") ? "Lock 12 timed out" : "no room for Ann Lee");
+      },
+    };
+    const made = await served({ on, ...options });
+    const timedOut = [await made.handle("T1", "Cancelled"), await made.handle("T2", "Cancelled")];
+    const full = await made.handle("FULL", "Cancelled");
+    const done = await made.handle("FINE", "Confirmed");
+    return { ...made, timedOut, full, done };
+  }
+
+  test("finds the events whose last error has the text, in any case, beside the rest of the filter", async () => {
+    const { listed, page, timedOut, full } = await failed();
+    expect(await listed("?error=TIMED+out")).toEqual(timedOut.toReversed());
+    expect(await listed("?state=parked&error=+room+&reason=callback")).toEqual([full]);
+    expect(await listed("?state=done&error=room")).toEqual([]);
+    // A search finds what the page hides, so that the set does not depend on who looks.
+    expect(await page("?error=Ann+Lee")).not.toContain("no room");
+    expect(plain(await page("?state=parked&error=room"))).toMatch(/Causes 1 × callback/);
+    expect(await page("?error=room")).toContain('name="error" value="room"');
+    for (const link of ["?state=parked&amp;error=room", "?error=room&amp;confirm=replay"])
+      expect(await page("?error=room"), link).toContain(link);
+  });
+
+  test("replays and discards these events alone, after their number, records and words are shown", async () => {
+    const { browser, url, store, full } = await failed();
+    const question = `${url}/?error=timed+out&confirm=replay`;
+    expect(plain((await browser.get(question)).text)).toMatch(
+      /Replay 2 events\? The filter is: error contains “timed out” . These events touch 2 records. 2 parked/,
+    );
+    const replayed = await browser.submit(question, "replay");
+    expect(plain(replayed.text)).toContain("Replayed 2 events.");
+    expect(replayed.url).toContain("error=timed+out");
+    expect(await store.counts()).toMatchObject({ pending: 2, parked: 1 });
+    const discarded = await browser.submit(`${url}/?state=parked&error=room&confirm=discard`, "discard");
+    expect(plain(discarded.text)).toContain("Discarded 1 event.");
+    expect(await store.get(full)).toMatchObject({ state: "done", reason: "discarded" });
+  });
+
+  test("goes on where a page of results or the search of 10,000 events ends, and says so", async () => {
+    const { store, page, listed } = await failed();
+    const list = store.list.bind(store);
+    const rest = { ref: null, source: "webhook", topic: null, notification: "{}" } as const;
+    for (let n = 0; n < 10_000; n++)
+      await store.add({ ...rest, eventId: `event-${n}`, timestamp: "2026-11-22T09:00:00Z" });
+    const lists = vi.spyOn(store, "list").mockImplementation(list);
+    const text = await page("?error=timed+out");
+    expect(lists.mock.calls.length).toBeLessThan(13);
+    expect(idsIn(text)).toEqual([]);
+    expect(plain(text)).toContain("Only 10,000 events were searched");
+    const next = decodeEntities(/rel="next" href="([^"]*)"/.exec(text)?.[1] ?? "");
+    expect(plain(text)).toContain("Search older events");
+    expect(await listed(next)).toHaveLength(2);
+    expect(plain(await page("?error=timed+out&confirm=replay"))).toContain(
+      "Only the newest 10,000 events were searched. Older ones do not change.",
+    );
+  });
+
+  test("lists more than one page of results", async () => {
+    const { handle, browser, url } = await served();
+    const ids: string[] = [];
+    for (let n = 0; n < 60; n++) ids.unshift(await handle(`BAD${n}`, "Cancelled"));
+    const { text } = await browser.get(`${url}/?error=closed`);
+    const next = decodeEntities(/rel="next" href="([^"]*)"/.exec(text)?.[1] ?? "");
+    expect([...idsIn(text), ...idsIn((await browser.get(`${url}/${next}`)).text)]).toEqual(ids);
+  });
+});
+
+describe("the way back", () => {
+  const filter = "state=parked&reason=callback&error=calendar";
+
+  test("every page leads back to the list with its filter, and keeps the choice to show personal data", async () => {
+    const { handle, page } = await served();
+    const eventId = await handle("BAD", "Cancelled");
+    const list = await page(`?${filter}&personal=1`);
+    const hrefs = (text: string) =>
+      [...text.matchAll(/href="(\?[^"]*)"/g)].map(([, to = ""]) => decodeEntities(to));
+    const of = (text: string, name: string) => hrefs(text).find((to) => to.startsWith(`?${name}=`)) ?? name;
+    const event = await page(of(list, "event"));
+    expect(event).toContain(`<span class="mono">${eventId}</span>`);
+    const record = await page(of(event, "record"));
+    const question = await page(of(record, "confirm"));
+    for (const text of [event, record, question])
+      expect(hrefs(text).filter((to) => to === `?${filter}&personal=1`).length, text).toBeGreaterThan(0);
+    // Only the assets and the link that hides personal data lead elsewhere.
+    const others = [...hrefs(list), ...hrefs(event), ...hrefs(record)].filter(
+      (to) => !to.includes("personal=1"),
+    );
+    expect(others.filter((to) => !to.startsWith("?asset=") && !/^\?(state|event|record)=/.test(to))).toEqual(
+      [],
+    );
+    expect(plain(event)).toContain("Error: the calendar is closed");
+  });
+
+  test("a form and the search keep it, too", async () => {
+    const { handle, browser, url } = await served();
+    const eventId = await handle("BAD", "Cancelled");
+    const kept = `${filter}&personal=1`;
+    const replayed = await browser.submit(`${url}/?event=${eventId}&${kept}`, "discard");
+    expect(replayed.url).toContain(`?event=${eventId}&${kept}`);
+    const found = await browser.get(`${url}/?find=bad&${kept}`);
+    expect(found.url).toContain(`?record=booking%3ABAD&${kept}`);
+    expect(found.text).toContain('name="reason" value="callback"');
+    const erased = await browser.submit(`${url}/?confirm=erase&record=booking:BAD&${kept}`, "erase");
+    expect(erased.url).toContain(`erased=1&${kept}`);
+  });
+});
+
+test("a code in another case is found in the filter, too", async () => {
+  const { handle, browser, url } = await served();
+  const eventId = await handle("HXRUK9", "Confirmed");
+  const found = await browser.get(`${url}/?ref=hxruk9&state=done`);
+  expect(idsIn(found.text)).toEqual([eventId]);
+  expect(found.url).toContain("?state=done&ref=booking%3AHXRUK9");
+  expect(idsIn((await browser.get(`${url}/?ref=hxruk8`)).text)).toEqual([]);
+});
+
+test("a replay is a step of the timeline", async () => {
+  const { handle, webhooks, browser, url, page, mend } = await served();
+  const eventId = await handle("BAD", "Cancelled");
+  expect(plain(await page(`?event=${eventId}`))).not.toMatch(/ Replayed /);
+  await browser.submit(`${url}/?event=${eventId}`, "replay");
+  expect(plain(await page(`?event=${eventId}`))).toMatch(
+    /Timeline Waiting\. .* Replayed Attempt failed, and the event was parked/,
+  );
+  mend();
+  await webhooks.drain();
+  expect(plain(await page(`?event=${eventId}`))).toMatch(
+    /Timeline Handled .* Replayed Attempt failed, and the event was parked/,
+  );
+});
+
+test("what a colleague has discarded since the question is not replayed before the user is asked again", async () => {
+  const { handle, browser, url, store } = await served();
+  const [first, second] = [await handle("BAD", "Cancelled"), await handle("WORSE", "Cancelled")];
+  const question = "?source=webhook&confirm=replay";
+  const asked = await browser.get(`${url}/${question}`);
+  await store.discard({ eventId: first });
+  const again = await browser.post(`${url}/${question}`, confirmedOf(asked.text));
+  expect(plain(again.text)).toContain(
+    "Nothing was replayed. Since you opened the page, somebody has discarded 1 event",
+  );
+  expect(plain(again.text)).toContain("1 parked 1 done, 1 of them discarded");
+  expect(await store.counts()).toMatchObject({ parked: 1, done: 1 });
+  await browser.post(again.url, confirmedOf(again.text));
+  expect(await store.counts()).toMatchObject({ pending: 2 });
+  expect(await store.get(second)).toMatchObject({ state: "pending" });
+});
+
 describe("an event", () => {
   test("has its timeline, its notification, its record's snapshot and the other events of the record", async () => {
     const { platform, receive, handle, webhooks, page } = await served({
@@ -355,11 +509,14 @@ test("parked events are grouped by cause, with when they parked, and the events 
   for (const code of ["BAD", "ILL", "BAD", "FULL"]) parked.push(await handle(code, "Confirmed"));
   const text = await page("?state=parked&personal=1");
   expect(plain(text)).toMatch(
-    /Causes 3 × callback Error: the calendar is closed for \w+ 2 records, first parked .* last .* Replay these 3… 1 × callback Error: no room for FULL 1 record,/,
+    /Causes 3 × callback Error: the calendar is closed for … at booking \(\S+ 2 records, first parked .* last .* Replay these 3… 1 × callback Error: no room for FULL at booking \(\S+ 1 record,/,
   );
   const [, cause = ""] = /id="cause-(\w+)"/.exec(text) ?? [];
   expect(idsIn(await page(`?state=parked&cause=${cause}`))).toEqual(parked.slice(0, 3).reverse());
   expect(plain(await page("?state=parked"))).not.toContain("calendar");
+  expect(plain(await page("?state=parked"))).toMatch(
+    /3 × callback Error at booking \(\S+inbox\.test\.ts:\d+:\d+\)/,
+  );
   expect(plain(text)).toMatch(/booking:FULL callback parked [\d-]+ [\d:]+ UTC/);
   expect(plain(await page("?state=done"))).not.toContain("Causes");
   const question = `${url}/?state=parked&cause=${cause}&confirm=replay`;

@@ -6,6 +6,9 @@
  * - `[data-plot]`: the script draws a plot. `time[data-ago]`: the script shows how long ago the time was.
  * - `form[data-select]`: the form selects events. `[data-all]` checks every box, and `[data-selected]` shows the number
  *   of checked boxes. `[data-needs-selection]` is disabled if no box is checked.
+ * - `a[data-replace]`, `form[data-replace]`: the next page takes the place of this page in the history, so that Back leads
+ *   to the page before, and not to the same one again.
+ * - `main[data-retry]`: the page says that the store does not answer. The script loads the page again when it does.
  * - `form[data-stay]`: the script sends the form without a navigation. `[data-notice]` shows the result.
  * - `[data-js]` is visible only if scripts run. `[data-keep]` stays unchanged when the page is updated.
  */
@@ -24,12 +27,27 @@ const span = (seconds) => {
   const [, size, unit] = units.find(([below]) => seconds < below);
   return `${Math.floor(seconds / size)} ${unit}`;
 };
+const clock = new Intl.DateTimeFormat("en-GB", {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
+});
+// The text of a time, which is UTC, and the time in the zone of the browser.
+function withLocal(text, iso) {
+  const date = new Date(iso);
+  if (date.getTimezoneOffset() === 0) return text;
+  const day = [date.getFullYear(), date.getMonth() + 1, date.getDate()]
+    .map((part) => String(part).padStart(2, "0"))
+    .join("-");
+  return `${text}, ${iso.startsWith(day) ? "" : `${day} `}${clock.format(date)}`;
+}
 function showTimes() {
   for (const time of all("time[data-ago]")) {
     const seconds = (Date.now() - Date.parse(time.dateTime)) / 1000;
     const said =
       Math.abs(seconds) < 1 ? "now" : seconds < 0 ? `in ${span(-seconds)}` : `${span(seconds)} ago`;
-    time.dataset.full ??= time.textContent;
+    time.dataset.full ??= withLocal(time.textContent, time.dateTime);
     const text = time.dataset.ago === "short" ? said : `${time.dataset.full} (${said})`;
     if (time.textContent !== text) time.textContent = text;
     if (time.dataset.ago === "short") time.title = time.dataset.full;
@@ -162,6 +180,46 @@ document.addEventListener("submit", async (event) => {
   }
 });
 
+// Forms and links whose next page takes the place of this one
+let isSending = false;
+let isQuestion = false;
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (!form.matches("form[data-replace]")) return;
+  event.preventDefault();
+  if (isSending) return;
+  isSending = true;
+  const body = new URLSearchParams(new FormData(form, event.submitter));
+  try {
+    const answer = await fetch(location.href, { method: "POST", body });
+    if (answer.redirected) location.replace(answer.url);
+    else showAnswer(await answer.text());
+  } catch {
+    say("off", "Not sent: try again");
+  }
+  isSending = false;
+});
+// Shows the answer to a form that has led to no other page: a question, or why the form was refused.
+function showAnswer(text) {
+  const page = new DOMParser().parseFromString(text, "text/html");
+  isQuestion = true;
+  history.pushState(null, "", location.href);
+  document.title = page.title;
+  morphChildren(main, page.querySelector("main"));
+  enhance();
+  say("paused", "Paused");
+  main.focus();
+  scrollTo(0, 0);
+}
+addEventListener("popstate", () => location.reload());
+document.addEventListener("click", (event) => {
+  const link = event.target.closest?.("a[data-replace]");
+  const isPlain = !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
+  if (!link || !isPlain) return;
+  event.preventDefault();
+  location.replace(link.href);
+});
+
 // Live updates
 const state = document.querySelector("[data-live-state]");
 const every = Number(main.dataset.live);
@@ -177,12 +235,12 @@ function say(word, text) {
 
 // Asks for the contents of the page, and asks again later. Stops while the page is hidden.
 async function follow() {
-  if (isAsking || !every) return;
+  if (isAsking || isQuestion || !every) return;
   clearTimeout(timer);
   if (document.hidden) return say("paused", "Paused");
   isAsking = true;
   const began = performance.now();
-  const isAllowed = await update().catch(() => say("wait", "Reconnecting") ?? true);
+  const isAllowed = await update().catch(() => isQuestion || (say("wait", "Reconnecting") ?? true));
   [tookBefore, took] = [took, performance.now() - began];
   isAsking = false;
   if (!isAllowed) return say("off", "Not live: load the page again");
@@ -202,8 +260,10 @@ async function update() {
     return true;
   }
   const { body, stats } = await answer.json();
+  if (isQuestion) return true;
+  if (body === null || main.hasAttribute("data-retry")) location.reload();
   say("on", "Live");
-  if (formsBefore === formsSent) {
+  if (body !== null && formsBefore === formsSent) {
     const page = new DOMParser().parseFromString(`<main>${body}</main>`, "text/html");
     morphChildren(main, page.querySelector("main"));
     enhance();
