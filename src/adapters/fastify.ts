@@ -65,10 +65,9 @@ export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: 
  * await app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" });
  * ```
  */
-export function toFastifyPlugin(
-  handler: Webhooks | FetchHandler,
-  options?: AdapterOptions<FastifyRouteRequest>,
-): FastifyPlugin {
+export function toFastifyPlugin<
+  R extends Pick<FastifyRequestLike, "raw" | "originalUrl"> = FastifyRouteRequest,
+>(handler: Webhooks | FetchHandler, options?: AdapterOptions<R>): FastifyPlugin {
   startServing(handler, options);
   return (app, _options, done) => {
     // Removes only the parsers of this plugin's context. The parsers of the app stay.
@@ -94,7 +93,7 @@ export function toFastifyPlugin(
       void answerWith(handler, {
         request,
         response: reply.raw,
-        endpoint: endpointOf(options, request as FastifyRouteRequest),
+        endpoint: endpointOf(options, request as unknown as R),
       });
     };
     app.all("/", handle);

@@ -39,9 +39,9 @@ export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;
  * router.post("/hooks", toKoaMiddleware(webhooks));
  * ```
  */
-export function toKoaMiddleware(
+export function toKoaMiddleware<R extends Pick<KoaContextLike, "req" | "res"> = KoaRouterContext>(
   handler: Webhooks | FetchHandler,
-  options?: AdapterOptions<KoaRouterContext>,
+  options?: AdapterOptions<R>,
 ): KoaMiddleware {
   startServing(handler, options);
   return async (context) => {
@@ -50,7 +50,7 @@ export function toKoaMiddleware(
     await answerWith(handler, {
       request: context.request,
       response: context.res,
-      endpoint: endpointOf(options, context as KoaRouterContext),
+      endpoint: endpointOf(options, context as unknown as R),
     });
   };
 }

@@ -101,15 +101,15 @@ const SPARE = 1000;
  * export const handler = toLambdaHandler(webhooks);
  * ```
  */
-export function toLambdaHandler(
+export function toLambdaHandler<R extends object = LambdaHttpEvent>(
   webhooks: LambdaWebhooks,
-  options?: AdapterOptions<LambdaHttpEvent>,
+  options?: AdapterOptions<R>,
 ): (event: LambdaHttpEvent, context?: LambdaContextLike) => Promise<LambdaHttpResult> {
   assertHandler(webhooks, ["receive"], options);
   return async (event, context) => {
     const startedAt = performance.now();
     const work: Promise<unknown>[] = [];
-    const request = withEndpoint(toReceiveRequest(event), endpointOf(options, event));
+    const request = withEndpoint(toReceiveRequest(event), endpointOf(options, event as R));
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
     await withTimeout(waitOf(context, startedAt), Promise.all(work));
     return { statusCode: result.status, headers: result.headers, body: result.body };

@@ -35,12 +35,12 @@ export interface NodeRequest extends IncomingMessage {
  * app.post("/accounts/:account", toNodeHandler(webhooks, { account: (request) => request.params.account }));
  * ```
  */
-export function toNodeHandler(
+export function toNodeHandler<R extends IncomingMessage = NodeRequest>(
   handler: Webhooks | FetchHandler,
-  options?: AdapterOptions<NodeRequest>,
+  options?: AdapterOptions<R>,
 ): NodeHandler {
   startServing(handler, options);
   // Some hosts, such as h3, take a listener without `next` for one that has answered when it returns.
   return (request, response, _next) =>
-    answerWith(handler, { request, response, endpoint: endpointOf(options, request as NodeRequest) });
+    answerWith(handler, { request, response, endpoint: endpointOf(options, request as R) });
 }

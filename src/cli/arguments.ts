@@ -55,7 +55,14 @@ const filterOptions: Readonly<Record<FilterField, string>> = {
  * @throws UsageError naming the first wrong value
  */
 export function filterOf({ text }: Invocation, states = eventStates): EventFilter | undefined {
-  const { filter, problems } = readFilter((field) => text(filterOptions[field]), states);
+  const read = (field: FilterField) => {
+    const name = filterOptions[field];
+    const value = text(name);
+    // Without the value of an unset variable, the filter would select all events.
+    if (value?.trim() === "") throw new UsageError(`--${name} requires a value. Is its variable set?`);
+    return value;
+  };
+  const { filter, problems } = readFilter(read, states);
   const [problem] = problems;
   if (problem) throw new UsageError(`--${filterOptions[problem.field]} ${problem.message}.`);
   return Object.keys(filter).length === 0 ? undefined : filter;

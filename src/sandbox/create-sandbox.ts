@@ -209,8 +209,9 @@ class InMemorySandbox implements Sandbox {
   account(id: string): SandboxAccount {
     const found = this.#accounts.find(({ accountId }) => accountId === id && id !== undefined);
     if (found) return found;
-    const known = this.accounts.length === 0 ? "it was made without `accounts`" : this.accounts.join(", ");
-    return throwInvalid(`the sandbox has no such account: ${known}`, "account");
+    const none = 'the sandbox has no accounts. Give createSandbox their ids: { accounts: ["a17"] }';
+    const known = `must be an account of the sandbox: ${this.accounts.join(", ")}`;
+    return throwInvalid(this.accounts.length === 0 ? none : known, "account");
   }
 
   /** The account of a sandbox without accounts. @throws StayhookError in a sandbox with accounts */

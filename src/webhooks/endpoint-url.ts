@@ -78,7 +78,18 @@ async function setSecret(url: URL, place: SecretPlace, account: string | undefin
     throw new StayhookError(
       `sharedSecret has no secret for the account ${account}, so its URL cannot be made.`,
     );
-  if (query !== undefined) return setParameter(url, query, secret);
+  if (query !== undefined) setParameter(url, query, secret);
+  else setLastSegment(url, secret, secrets);
+  // A secret such as `..` changes the path.
+  if (!place.isIn(url.pathname + url.search, secret))
+    throw new InvalidArgumentError({
+      path: ["base"],
+      message:
+        "must be a URL in which sharedSecret finds the secret. Use another secret, such as `openssl rand -hex 32`",
+    });
+}
+
+function setLastSegment(url: URL, secret: string, secrets: readonly string[]): void {
   const segments = url.pathname
     .split("/")
     .filter((part, index, all) => part !== "" || index < all.length - 1);

@@ -88,7 +88,8 @@ describe("an adapter's option account", () => {
     expect(await ids()).toEqual([`a17/${UUID}`]);
   });
 
-  test.each([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler])(
+  type Make = (webhooks: ReturnType<typeof setup>["webhooks"], options: { account: string }) => unknown;
+  test.each<Make>([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler])(
     "%o refuses what is wrong",
     (make) => {
       expect(() => make(setup().webhooks, { account: "a/b" })).toThrow(InvalidArgumentError);

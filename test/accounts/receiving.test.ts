@@ -134,6 +134,17 @@ describe("the account of a request", () => {
     expect(await post({ "x-async": "1" })).toBe(503);
     expect(app.seen.slice(-2)).toMatchObject([{ reason: "account-failed" }, { reason: "account-failed" }]);
     expect(JSON.stringify(app.log)).not.toMatch(/secret/);
+    expect(app.log.at(-1)!.message).toMatch(
+      /finds the account returned a promise. It must return the account itself/,
+    );
+  });
+
+  test("from an adapter is no promise: the answer is a 503, and the log says why", async () => {
+    const app = setup();
+    const account = Promise.reject(new Error("secret"));
+    expect((await app.post("/hooks?account=a17", {}, { account })).status).toBe(503);
+    expect(app.seen).toMatchObject([{ reason: "account-failed" }]);
+    expect(app.log).toMatchObject([{ message: expect.stringMatching(/returned a promise/) }]);
   });
 
   test("is in verify's argument, in fetch's second argument, and in the line and observation of a refusal", async () => {
@@ -248,6 +259,11 @@ describe("webhooks.endpointUrl", () => {
     const url = `https://example.com/hooks/${keyOf("a17")}?account=a17`;
     expect(await app.webhooks.endpointUrl("https://example.com/hooks/", { account: "a17" })).toBe(url);
     expect(await app.webhooks.endpointUrl(url, { account: "a17" })).toBe(url);
+  });
+
+  test.each([".", ".."])("is not made where the secret %s would change the path", async (secret) => {
+    const app = setup({ accountFrom: undefined, verify: sharedSecret({ pathSegment: "last", secret }) });
+    await expect(app.webhooks.endpointUrl("https://example.com/hooks")).rejects.toThrow(/sharedSecret finds/);
   });
 
   test("with a function needs a base that names this account", async () => {

@@ -1,4 +1,12 @@
+import type { IncomingMessage } from "node:http";
+import type express from "express";
+import type { FastifyRequest } from "fastify";
+import type { ParameterizedContext } from "koa";
 import { describe, expectTypeOf, test } from "vitest";
+import { toFastifyPlugin } from "../../src/adapters/fastify.ts";
+import { toKoaMiddleware } from "../../src/adapters/koa.ts";
+import { toLambdaHandler } from "../../src/adapters/lambda.ts";
+import { toNodeHandler } from "../../src/adapters/node.ts";
 import {
   type BookingEvent,
   createWebhookHandler,
@@ -79,5 +87,30 @@ describe("event.account", () => {
   test("accountFrom is synchronous", () => {
     // @ts-expect-error a promise
     createWebhookHandler({ client, store, accountFrom: async () => "a17", on: {} });
+  });
+});
+
+describe("the option account of an adapter", () => {
+  const handler = createWebhookHandler({ client, store, accountFrom: { query: "account" }, on: {} });
+
+  test("takes a function whose argument has no type", () => {
+    toNodeHandler(handler, { account: (request) => request.params.account });
+    toFastifyPlugin(handler, { account: (request) => request.params.account });
+    toKoaMiddleware(handler, { account: (context) => context.params.account });
+    toLambdaHandler(handler, { account: (event) => event.pathParameters?.account });
+    // @ts-expect-error a promise
+    toNodeHandler(handler, { account: async () => "a17" });
+  });
+
+  test("takes a function of the framework's own request", () => {
+    type Route = { Params: { account: string } };
+    toNodeHandler(handler, { account: (request: express.Request) => request.params.account });
+    toNodeHandler(handler, { account: (request: IncomingMessage) => request.url });
+    toFastifyPlugin(handler, { account: (request: FastifyRequest<Route>) => request.params.account });
+    toFastifyPlugin(handler, { account: ({ headers }: FastifyRequest) => headers["x-account"] });
+    toKoaMiddleware(handler, { account: ({ query }: ParameterizedContext) => query.account });
+    toLambdaHandler(handler, { account: (event: { version: string }) => event.version });
+    // @ts-expect-error a request of another framework
+    toKoaMiddleware(handler, { account: (request: express.Request) => request.params.account });
   });
 });

@@ -295,24 +295,31 @@ describe("a body that something in front has read", () => {
   });
 });
 
-describe.each([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler])("%o", (make) => {
-  it("refuses a handler that is none, and a misspelled option or topic", () => {
-    for (const wrong of [undefined, null, "handler", {}, { fetch() {} }])
-      expect(() => make(wrong as never)).toThrow(/webhooks: must be a handler from createWebhookHandler/);
-    const { webhooks } = receivingOnly();
-    expect(() => make(webhooks, { topics: "bookings" } as never)).toThrow(/did you mean `topic`\?/);
-    expect(() => make(webhooks, { topic: "booking" })).toThrow(
-      "topic: must be one of bookings, listings, messages",
-    );
-    make({ receive: webhooks.receive });
-  });
+type Make = (
+  webhooks: ReturnType<typeof receivingOnly>["webhooks"] | Parameters<typeof toNodeHandler>[0],
+  options?: { topic?: string },
+) => unknown;
+describe.each<Make>([toNodeHandler, toFastifyPlugin, toKoaMiddleware, toLambdaHandler as Make])(
+  "%o",
+  (make) => {
+    it("refuses a handler that is none, and a misspelled option or topic", () => {
+      for (const wrong of [undefined, null, "handler", {}, { fetch() {} }])
+        expect(() => make(wrong as never)).toThrow(/webhooks: must be a handler from createWebhookHandler/);
+      const { webhooks } = receivingOnly();
+      expect(() => make(webhooks, { topics: "bookings" } as never)).toThrow(/did you mean `topic`\?/);
+      expect(() => make(webhooks, { topic: "booking" })).toThrow(
+        "topic: must be one of bookings, listings, messages",
+      );
+      make({ receive: webhooks.receive });
+    });
 
-  it("starts processing when it is made, where a process goes on", () => {
-    const { webhooks, starts } = receivingOnly();
-    make(webhooks, { topic: "bookings" });
-    expect(starts()).toBe(make === toLambdaHandler ? 0 : 1);
-  });
-});
+    it("starts processing when it is made, where a process goes on", () => {
+      const { webhooks, starts } = receivingOnly();
+      make(webhooks, { topic: "bookings" });
+      expect(starts()).toBe(make === toLambdaHandler ? 0 : 1);
+    });
+  },
+);
 
 it.each<[string, (webhooks: Webhooks) => RequestListener | Promise<RequestListener>]>([
   ["Node", (webhooks) => toNodeHandler(webhooks, { topic: "bookings" })],

@@ -75,10 +75,10 @@ test("with accounts, the sandbox's own records are an error that names the call"
   for (const member of ["bookings", "listings", "webhookConfig", "accessToken"] as const)
     expect(() => sandbox[member]).toThrow(`Call sandbox.account("a17").${member}, or name another account.`);
   await expect(sandbox.send({})).rejects.toThrow('Call sandbox.account("a17").send');
-  expect(() => sandbox.account("c3")).toThrow("the sandbox has no such account: a17, b2");
+  expect(() => sandbox.account("c3")).toThrow("account: must be an account of the sandbox: a17, b2");
   const plain = createSandbox();
   expect(plain.accounts).toEqual([]);
-  expect(() => plain.account("a17")).toThrow("it was made without `accounts`");
+  expect(() => plain.account("a17")).toThrow("the sandbox has no accounts");
 });
 
 test.each([[[]], [["a b"]], [["a17", "a17"]], ["a17"], [[7]]])("refuses the accounts %j", (accounts) => {

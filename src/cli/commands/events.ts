@@ -611,15 +611,17 @@ If the command was interrupted, run it again.`,
   examples: ["stayhook events adopt --account a17 --store events.db"],
   options: {
     account: { value: "<id>", help: "the account that gets the events; required" },
-    ...yesOption,
+    yes: { short: "y", help: "do not ask for confirmation on a terminal" },
     ...storeOptions,
   },
   run: async (invocation) => {
-    const { out } = invocation;
+    const { io, out } = invocation;
     const account = accountGiven(invocation);
     if (account === undefined) throw new UsageError("Give the account: --account a17.");
     const adopted = await withStore(invocation, async (store) => {
-      await confirm(invocation, `Give all events and snapshots without an account to account ${account}`);
+      // Nothing is deleted, so a script need not confirm.
+      if (io.stdin.isTTY === true)
+        await confirm(invocation, `Give all events and snapshots without an account to account ${account}`);
       const wipe = out.progress("adopting");
       return adoptInto(store, account).finally(wipe);
     });

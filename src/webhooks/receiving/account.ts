@@ -1,8 +1,7 @@
 // Finds the account of a request, because a notification does not name its account.
 
 import { isAccount } from "../../account.ts";
-import { StayhookError } from "../../errors.ts";
-import { Refused } from "./answers.ts";
+import { Mistake, Refused } from "./answers.ts";
 import { headerOf, queryOf, queryValues, type RequestHeaders, toHeaders } from "./request.ts";
 
 /** The argument of a function in {@link AccountFrom}. */
@@ -36,7 +35,13 @@ interface Asked {
  * @throws the error of the user's function
  */
 export function accountIn(asked: Asked, from: AccountFrom): string {
-  const given = asked.account ?? found(asked, from);
+  const given: unknown = asked.account ?? found(asked, from);
+  if (given instanceof Promise) {
+    given.catch(() => {});
+    throw new Mistake(
+      "The function that finds the account returned a promise. It must return the account itself.",
+    );
+  }
   const [account, ...others] = new Set<unknown>(Array.isArray(given) ? given : [given]);
   if (others.length > 0 || !isAccount(account)) throw new Refused("account");
   return account;
@@ -46,10 +51,7 @@ function found({ url, headers }: Asked, from: AccountFrom): unknown {
   if (typeof from !== "function") return queryValues(queryOf(url), from.query);
   const parsed = parse(url, headerOf(headers, "host"));
   if (parsed === undefined) return undefined;
-  const account: unknown = from({ url: parsed, headers: toHeaders(headers) });
-  if (!(account instanceof Promise)) return account;
-  account.catch(() => {});
-  throw new StayhookError("accountFrom returned a promise. It must return the account itself.");
+  return from({ url: parsed, headers: toHeaders(headers) });
 }
 
 function parse(url: string, host = ""): URL | undefined {

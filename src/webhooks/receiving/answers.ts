@@ -1,6 +1,6 @@
 // The answers to requests, and the log lines of refused ones.
 
-import { describeIssue, type Issue } from "../../errors.ts";
+import { describeIssue, type Issue, StayhookError } from "../../errors.ts";
 import type { Log, LogLevel } from "../../logger.ts";
 
 /** The message for a body that a body parser has already read. */
@@ -104,6 +104,9 @@ export const ACCEPTED: ReceiveResult = {
   body: '{"received":true}',
 };
 
+/** A mistake in the app's code. The log shows its text, because the text quotes nothing of the request. */
+export class Mistake extends StayhookError {}
+
 /**
  * The reason why the handler refuses a request. Each step of the intake throws it. It is no `Error`, because strangers
  * can cause refusals, and a stack trace takes longer than the rest of the request.
@@ -170,7 +173,7 @@ export class Refused {
     const named = { verify: "verify", "account-failed": "the function that finds the account" }[
       reason as string
     ];
-    const threw = named !== undefined && error !== undefined;
+    const threw = named !== undefined && error !== undefined && !(error instanceof Mistake);
     log.limited(
       threw ? `${reason}-threw` : reason,
       level,

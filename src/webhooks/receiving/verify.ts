@@ -48,6 +48,8 @@ export interface SecretPlace {
   /** Whether each account has secrets of its own. */
   readonly hasAccounts: boolean;
   readonly secretsOf: SecretsOf;
+  /** Whether a URL has the secret where requests are asked for it. A secret in a header is in no URL. */
+  readonly isIn: (url: string, secret: string) => boolean;
 }
 
 const PLACE = Symbol.for("stayhook.secretPlace");
@@ -139,7 +141,8 @@ export function sharedSecret(options: SharedSecretOptions): Verify {
       : matches(given, secrets);
   };
   const hasAccounts = perAccount || typeof options.secret === "function";
-  const value: SecretPlace = { query, pathSegment, hasAccounts, secretsOf };
+  const isIn = (url: string, secret: string) => find({ url, headers: new Headers() }).includes(secret);
+  const value: SecretPlace = { query, pathSegment, hasAccounts, secretsOf, isIn };
   Object.defineProperty(verify, PLACE, { value });
   const place =
     query !== undefined
@@ -189,7 +192,7 @@ function checkSecrets(options: SharedSecretOptions): {
   return { secretsOf: perAccount ? derivedKeys(secrets) : () => secrets, isShort };
 }
 
-type Find = (request: VerifyRequest) => readonly string[];
+type Find = (request: Pick<VerifyRequest, "url" | "headers">) => readonly string[];
 
 function checkPlace(options: SharedSecretOptions): Find {
   const places = (["query", "header", "pathSegment"] as const).filter(
