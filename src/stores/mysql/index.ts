@@ -71,9 +71,12 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
     });
     return opening;
   };
+  const connections = pool?.pool.config.connectionLimit ?? maxConnections;
+  const slowAtOnce = Math.max(1, connections - 2);
   const driver = mysqlDriver({
     pool: open,
     isPrepared: pool === undefined,
+    waitsAtOnce: slowAtOnce,
     commandTimeout,
     pollInterval,
     close: async () => {
@@ -81,8 +84,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
       if (own !== undefined) await endPool(own.pool);
     },
   });
-  const connections = pool?.pool.config.connectionLimit ?? maxConnections;
-  return new Store(driver, tables, { writesAtOnce: Math.max(1, connections - 2), migrates: migrate });
+  return new Store(driver, tables, { writesAtOnce: slowAtOnce, migrates: migrate });
 }
 
 /**

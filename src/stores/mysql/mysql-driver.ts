@@ -2,12 +2,12 @@
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
-import { withTimeout } from "../../async.ts";
+import { createSlots, withTimeout } from "../../async.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
 import type { Write } from "../event-store.ts";
-import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
+import { connectWithin, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -15,16 +15,18 @@ import {
   type SqlStatement,
   type SqlSteps,
   type SqlWrites,
+  type TransactionOptions,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
-import { endIdleAfter, ISOLATION, LONGEST_IDLE, PLAIN, type PoolCheck } from "./mysql-session.ts";
+import { ISOLATION, limited, ownLimits, PLAIN, type PoolCheck, writeLimits } from "./mysql-session.ts";
 
 const DUPLICATE_KEY = 1062;
+const LOCK_TIMEOUT = 1205;
 /**
  * The error codes of a lock timeout, of a deadlock, and of a counter of `seq` that was locked. The driver rolls the
  * transaction back and tries again.
  */
-const TRY_AGAIN = [1205, 1213, 1467];
+const TRY_AGAIN = [LOCK_TIMEOUT, 1213, 1467];
 /** The error codes of a read-only server. After a failover, the old primary is read-only. */
 const READ_ONLY = [1290, 1792, 1836];
 /** The error codes of a server or user that has all the connections that it may have. */
@@ -42,6 +44,10 @@ const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
  * table wait behind it, and the transaction that holds the table may wait for one of them.
  */
 const PAUSE = 300;
+
+/** How long the driver regards a lock as held after it has met it, ms. */
+const LOCK_LASTS = 5000;
+
 /** A pool, and what it needs. */
 export interface OpenPool extends PoolCheck {
   readonly pool: Pool;
@@ -49,8 +55,10 @@ export interface OpenPool extends PoolCheck {
 
 export interface MysqlDriverOptions {
   readonly pool: () => Promise<OpenPool>;
-  /** Whether each connection of the pool has the {@link ISOLATION} level, and has run the SQL of {@link endIdleAfter}. */
+  /** Whether each connection of the pool has the {@link ISOLATION} level and the {@link ownLimits}. */
   readonly isPrepared: boolean;
+  /** How many transactions that have met a lock may hold a connection at once. Other calls use the remaining ones. */
+  readonly waitsAtOnce: number;
   /** The timeout of a statement, and of the wait for a connection, ms. */
   readonly commandTimeout: number;
   /** The time between two polls, ms. */
@@ -58,15 +66,30 @@ export interface MysqlDriverOptions {
   readonly close: () => Promise<void>;
 }
 
+export interface MysqlTransactionOptions extends TransactionOptions {
+  /** How long the transaction is tried again while others hold a lock that it needs, ms. Default: `commandTimeout`. */
+  readonly lockPatience?: number | undefined;
+}
+
+export interface MysqlDriver extends SqlDriver {
+  transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: MysqlTransactionOptions): Promise<T>;
+}
+
 /** Returns a driver that runs the steps of `SqlStore` on a pool of `mysql2`. */
 export function mysqlDriver({
   pool,
   isPrepared,
+  waitsAtOnce,
   commandTimeout,
   pollInterval,
   close,
-}: MysqlDriverOptions): SqlDriver {
+}: MysqlDriverOptions): MysqlDriver {
   const running = new Set<Promise<unknown>>();
+  const waiting = createSlots(waitsAtOnce);
+  const limits = isPrepared ? "" : limited(commandTimeout);
+  const noWait = limited(commandTimeout, 0);
+  /** When a transaction last met a lock, on the monotonic clock. */
+  let lockedAt = Number.NEGATIVE_INFINITY;
   /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
   const prepared = new WeakSet<object>();
 
@@ -110,20 +133,19 @@ export function mysqlDriver({
     }
   }
 
-  function writeOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
+  function writeOnce<T>(steps: () => SqlSteps<T>, prefix: string): Promise<T> {
     return lend(async (connection, query) => {
       if (!isPrepared) await query(`SET TRANSACTION ${ISOLATION}`);
       await query("START TRANSACTION");
       try {
         const result = await runAsync(steps(), async (step) => {
-          if (!("writes" in step)) return execute(query, step);
-          // Raise the idle limit, because the user's code may be slow between its statements.
-          if (isPrepared) await query(endIdleAfter(LONGEST_WRITES / 1000)).catch(() => {});
+          if (!("writes" in step)) return execute(query, step, prefix);
+          if (isPrepared) await query(writeLimits(commandTimeout)).catch(() => {});
           try {
             await runWrites(connection, step);
           } finally {
-            // Restore the limit even if a function failed, because the connection goes back into the pool.
-            if (isPrepared) await query(endIdleAfter(LONGEST_IDLE)).catch(() => {});
+            // Restore the limits even if a function failed, because the connection goes back into the pool.
+            if (isPrepared) await query(ownLimits(commandTimeout)).catch(() => {});
           }
           return { rows: [], changes: 0 };
         });
@@ -137,7 +159,7 @@ export function mysqlDriver({
   }
 
   function readOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
-    return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement)));
+    return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement, limits)));
   }
 
   /**
@@ -167,9 +189,22 @@ export function mysqlDriver({
     }
   }
 
-  async function retried<T>(attempt: () => Promise<T>, failing: string, pause = 0): Promise<T> {
+  /**
+   * Runs a transaction again after a conflict. While somebody holds a lock, first tries do not wait for it, and few later
+   * ones do at a time, so that one locked row leaves connections for others. With `SKIP LOCKED`, MariaDB 10.11 fails if a
+   * statement does not wait at all, so a transaction without patience always waits.
+   */
+  async function retried<T>(
+    attempt: (prefix: string) => Promise<T>,
+    failing: string,
+    { pause = 0, lockPatience }: { pause?: number; lockPatience?: number | undefined } = {},
+  ): Promise<T> {
+    const patience = lockPatience ?? commandTimeout;
+    const startedAt = performance.now();
+    const isFast = lockPatience !== undefined && startedAt - lockedAt < LOCK_LASTS;
+    let hasMetLock = false;
     for (let tries = 1; ; tries += 1) {
-      const trying = attempt();
+      const trying = hasMetLock ? waiting.run(() => attempt(limits)) : attempt(isFast ? noWait : limits);
       running.add(trying);
       try {
         return await trying;
@@ -177,7 +212,11 @@ export function mysqlDriver({
         const cause = error instanceof WriteFailed ? error.cause : error;
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
         const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
-        if (mayTryAgain && tries < TRIES) {
+        if (errnoOf(cause) === LOCK_TIMEOUT) {
+          hasMetLock = true;
+          lockedAt = performance.now();
+        }
+        if (mayTryAgain && tries < TRIES && !(hasMetLock && performance.now() - startedAt >= patience)) {
           await sleep(pause + Math.random() * 2 ** tries);
           continue;
         }
@@ -193,8 +232,10 @@ export function mysqlDriver({
 
   return {
     transactional: true,
-    transaction: (steps, failing) => retried(() => writeOnce(steps), failing),
-    migrate: (steps, failing) => retried(() => migrateOnce(steps), failing, PAUSE),
+    transaction: (steps, failing, { lockPatience } = {}) =>
+      retried((prefix) => writeOnce(steps, prefix), failing, { lockPatience }),
+    migrate: (steps, failing) =>
+      retried(() => migrateOnce(steps), failing, { pause: PAUSE, lockPatience: Number.POSITIVE_INFINITY }),
     read: (steps, failing) => retried(() => readOnce(steps), failing),
     notifier: {
       notify() {},
@@ -216,10 +257,15 @@ export function mysqlDriver({
 type QueryResult = RowDataPacket[] & ResultSetHeader;
 type Query = (sql: string, values?: readonly unknown[]) => Promise<[QueryResult, unknown]>;
 
-async function execute(query: Query, { sql, params, query: reads }: SqlStatement): Promise<SqlResult> {
+/** @param prefix - the beginning of the statement that limits its time, if the session does not */
+async function execute(
+  query: Query,
+  { sql, params, query: reads }: SqlStatement,
+  prefix = "",
+): Promise<SqlResult> {
   const values = params.map((value) => (value instanceof Uint8Array ? Buffer.from(value) : value));
   try {
-    const [result] = await query(sql, values);
+    const [result] = await query(prefix + sql, values);
     if (reads) return { rows: result, changes: 0 };
     return { rows: [], changes: result.affectedRows };
   } catch (error) {
@@ -248,6 +294,11 @@ async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Pro
       "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK, and must not create or alter tables.";
     throw new InvalidWriteError(message, { cause });
   }
+}
+
+/** Whether a statement of the store waited too long for a lock. */
+export function isLocked(error: unknown): boolean {
+  return error instanceof StayhookError && errnoOf(error.cause) === LOCK_TIMEOUT;
 }
 
 function errnoOf(error: unknown): number | undefined {

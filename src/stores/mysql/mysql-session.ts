@@ -2,6 +2,7 @@
 
 import type { Pool, RowDataPacket } from "mysql2/promise";
 import { StayhookError } from "../../errors.ts";
+import { LONGEST_WRITES } from "../server-pool.ts";
 
 /** In REPEATABLE READ, a transaction would not see rows that were committed while it waited for a lock. */
 export const ISOLATION = "ISOLATION LEVEL READ COMMITTED";
@@ -9,26 +10,55 @@ export const ISOLATION = "ISOLATION LEVEL READ COMMITTED";
 /** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
 export const LONGEST_IDLE = 2;
 
-/** Returns SQL that sets how long a transaction may be idle. Only MariaDB has this variable. */
-export function endIdleAfter(seconds: number): string {
-  return `SET SESSION idle_transaction_timeout = ${seconds}`;
+/**
+ * How long a statement waits for a lock, in seconds. A group of calls then waits one by one, so that a locked row delays
+ * nothing else. Neither MariaDB nor MySQL waits for less than a second.
+ */
+const LOCK_WAIT = 1;
+
+/** Returns SQL for the limits of a transaction, in seconds. Only MariaDB has all of these variables. */
+function limits(idle: number, statement: number, lock: number): string {
+  return `SET SESSION idle_transaction_timeout = ${idle}, max_statement_time = ${statement}, innodb_lock_wait_timeout = ${lock}`;
+}
+
+/** Returns the limits of the store's own statements. */
+export function ownLimits(commandTimeout: number): string {
+  return limits(LONGEST_IDLE, secondsOf(commandTimeout), LOCK_WAIT);
+}
+
+/** Returns the limits while the user's functions run: they may be slow between their statements, and in them. */
+export function writeLimits(commandTimeout: number): string {
+  const longest = LONGEST_WRITES / 1000;
+  return limits(longest, longest, secondsOf(commandTimeout));
+}
+
+/**
+ * Returns the beginning of a statement that has limits of its own: the server ends the statement when nobody waits for it
+ * any more. The session keeps its settings. Only MariaDB runs the SQL in such a comment.
+ *
+ * @param lockWait - how long the statement waits for a lock, in seconds
+ */
+export function limited(commandTimeout: number, lockWait = LOCK_WAIT): string {
+  return `/*M! SET STATEMENT max_statement_time = ${secondsOf(commandTimeout)}, innodb_lock_wait_timeout = ${lockWait} FOR */ `;
+}
+
+function secondsOf(ms: number): number {
+  return Math.max(1, Math.ceil(ms / 1000));
 }
 
 /** Settings of a server that would refuse or change the store's statements. */
 const SAFE = `SET SESSION sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1,
   sql_mode = TRIM(BOTH ',' FROM REPLACE(REPLACE(@@SESSION.sql_mode, 'EMPTY_STRING_IS_NULL', ''), ',,', ','))`;
 
-/** Returns the statements that each connection of the store's own pool runs first. Only MariaDB knows the last two. */
+/** Returns the statements that each connection of the store's own pool runs first. Only MariaDB knows the last one. */
 export function sessionSettings(commandTimeout: number): readonly string[] {
-  const seconds = Math.max(1, Math.ceil(commandTimeout / 1000));
   return [
     `SET SESSION TRANSACTION ${ISOLATION}`,
     SAFE,
     "SET SESSION autocommit = 1",
+    `SET SESSION innodb_lock_wait_timeout = ${LOCK_WAIT}, lock_wait_timeout = ${secondsOf(commandTimeout)}`,
     // The server ends a statement that nobody waits for any more.
-    `SET SESSION innodb_lock_wait_timeout = ${seconds}, lock_wait_timeout = ${seconds}`,
-    endIdleAfter(LONGEST_IDLE),
-    `SET SESSION max_statement_time = ${seconds}`,
+    ownLimits(commandTimeout),
   ];
 }
 

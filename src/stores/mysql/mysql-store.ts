@@ -38,6 +38,7 @@ import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
+import { isLocked, type MysqlTransactionOptions } from "./mysql-driver.ts";
 
 /** Without a character set, a text column of `JSON_TABLE` has the one of the database, which may not hold every text. */
 const [ASCII, UNICODE] = ["CHARACTER SET ascii", "CHARACTER SET utf8mb4"];
@@ -77,9 +78,13 @@ function jsonTable(...names: (keyof typeof TYPES)[]): string {
   return `JSON_TABLE(?, '$[*]' COLUMNS (${columns.join(", ")})) AS j`;
 }
 
-// `STRAIGHT_JOIN` reads the tables from left to right: each row of the parameter finds its rows by an index.
+// `STRAIGHT_JOIN` reads the tables from left to right, and `FORCE INDEX` lets each row of the parameter find its rows by an
+// index. In a small table, MariaDB would scan all rows, and wait for those that others have locked.
+const EVENT_BY_SEQ = "STRAIGHT_JOIN stayhook_events AS e FORCE INDEX (PRIMARY) ON e.seq";
+const EVENT_BY_ID = "STRAIGHT_JOIN stayhook_events AS e FORCE INDEX (id) ON e.id = UNHEX(j.id)";
+const RECORD = "STRAIGHT_JOIN stayhook_records AS r FORCE INDEX (PRIMARY) ON r.ref";
 const KNOWN = `
-  SELECT e.id, e.ref, e.lease FROM ${jsonTable("id")} STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id)`;
+  SELECT e.id, e.ref, e.lease FROM ${jsonTable("id")} ${EVENT_BY_ID}`;
 /**
  * Inserts events. `INSERT … SELECT` from a JSON parameter would lock the counter of `seq` for the whole table, so that
  * concurrent adds would wait for each other, and `JSON_TABLE` cuts long text where a plain value is an error.
@@ -97,23 +102,31 @@ const BECOME_DUE = `
   ON DUPLICATE KEY UPDATE due_at = CASE WHEN lease_end IS NULL THEN LEAST(COALESCE(stayhook_records.due_at, VALUES(due_at)), VALUES(due_at))
     ELSE stayhook_records.due_at - 1 END`;
 const FIRST_DUE = `
-  SELECT e.* FROM ${jsonTable("ref")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = (
+  SELECT e.* FROM ${jsonTable("ref")} ${EVENT_BY_SEQ} = (
     SELECT first.seq FROM stayhook_events AS first WHERE first.ref = UNHEX(j.ref) AND first.due_at <= ?
     ORDER BY first.due_at, first.seq LIMIT 1)`;
+/** The event that each record's lease is for. */
+const LEASED = `
+  SELECT e.ref FROM ${jsonTable("ref")} ${EVENT_BY_SEQ} = (
+    SELECT leased.seq FROM stayhook_events AS leased
+    WHERE leased.ref = UNHEX(j.ref) AND leased.due_at IS NOT NULL AND leased.state = 'processing' LIMIT 1)`;
+const POSTPONE = "UPDATE stayhook_records SET due_at = ? WHERE ref = ?";
+/** A session of somebody else may hold a row of an event for long. Without this clause, a claim would wait for it. */
+const UNLOCKED = "FOR UPDATE SKIP LOCKED";
 const CLAIM = `
-  UPDATE ${jsonTable("seq", "lease")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq
-    STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+  UPDATE ${jsonTable("seq", "lease")} ${EVENT_BY_SEQ} = j.seq
+    ${RECORD} = e.ref
   SET e.state = 'processing', e.attempts = e.attempts + 1, e.due_at = ?, e.claimed_at = ?, e.worker = ?, e.lease = j.lease,
     r.lease = j.lease, r.lease_end = ?, r.lease_duration = ?, r.due_at = ?`;
 /** @param clock - the query for the time, because a statement of its own would cost as much as this one */
 const lockHeldAt = (clock: string) => `
   SELECT e.seq, r.lease, r.sequence, r.snapshot IS NOT NULL AS has_snapshot, (${clock}) AS now FROM ${jsonTable("id", "ref", "lease")}
-  STRAIGHT_JOIN stayhook_records AS r ON r.ref = UNHEX(j.ref) AND r.lease = j.lease AND r.lease_end IS NOT NULL
-  STRAIGHT_JOIN stayhook_events AS e ON e.id = UNHEX(j.id) AND e.lease = r.lease AND e.state = 'processing'
+  ${RECORD} = UNHEX(j.ref) AND r.lease = j.lease AND r.lease_end IS NOT NULL
+  ${EVENT_BY_ID} AND e.lease = r.lease AND e.state = 'processing'
   FOR UPDATE`;
 const RENEW = `
-  UPDATE ${jsonTable("seq")} STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq
-    STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+  UPDATE ${jsonTable("seq")} ${EVENT_BY_SEQ} = j.seq
+    ${RECORD} = e.ref
   SET e.due_at = ?, r.due_at = ?, r.lease_end = ?, r.lease_duration = ?`;
 /** The next due time of each record without the event whose attempt ends. A plain read, which waits for no lock. */
 const NEXT = `
@@ -122,7 +135,7 @@ const NEXT = `
   FROM ${jsonTable("ref", "seq")}`;
 const SETTLE = `
   UPDATE ${jsonTable("seq", "state", "due_at", "done_at", "attempts", "outages", "first_outage_at", "replayed", "type", "reason", "history", "drops", "next", "snapshot", "sequence")}
-    STRAIGHT_JOIN stayhook_events AS e ON e.seq = j.seq STRAIGHT_JOIN stayhook_records AS r ON r.ref = e.ref
+    ${EVENT_BY_SEQ} = j.seq ${RECORD} = e.ref
   SET e.state = j.state, e.due_at = j.due_at, e.done_at = j.done_at, e.attempts = j.attempts, e.outages = j.outages,
     e.first_outage_at = j.first_outage_at, e.replayed = j.replayed, e.type = COALESCE(j.type, e.type), e.reason = j.reason,
     e.history = j.history, e.notification = CASE WHEN j.drops = 1 THEN NULL ELSE e.notification END, r.lease_end = NULL, r.due_at = j.next,
@@ -168,19 +181,47 @@ export class MysqlStore extends SqlStore<PoolConnection> {
   }
 
   protected override doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
-    return this.write(failing.add, (operation) => addAll(operation, additions));
+    const steps = (operation: Operation) => addAll(operation, additions);
+    return this.write(failing.add, steps, patienceOf(additions.length));
   }
 
   protected override readonly claiming: typeof claimEvents = (operation, call) =>
     call.eventId === undefined ? claimAll(operation, call) : claimEvents(operation, call);
 
-  protected override doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<readonly string[]> {
-    return this.writeUntimed(failing.renew, (untimed) => renewAll(untimed, claims, duration));
+  protected override async doRenew(
+    claims: readonly ClaimedEvent[],
+    duration: number,
+  ): Promise<readonly string[]> {
+    const patience = patienceOf(claims.length, Math.min(PATIENCE, duration / 3));
+    try {
+      return await this.writeUntimed(
+        failing.renew,
+        (untimed) => renewAll(untimed, claims, duration),
+        patience,
+      );
+    } catch (error) {
+      if (!isLocked(error)) throw error;
+      if (claims.length === 1) return [];
+    }
+    // Renew each lease alone. During a wait for one lock, the other leases could end.
+    return (await Promise.all(claims.map((claim) => this.doRenew([claim], duration)))).flat();
   }
 
   protected override settling(settlements: readonly Settlement<PoolConnection>[]): Promise<Settled[]> {
-    return this.writeUntimed(failing.settle, (untimed) => settleAll(untimed, settlements));
+    const steps = (untimed: Untimed) => settleAll(untimed, settlements);
+    // The user's writes may wait for locks of the user, and go on after them.
+    const hasWrites = settlements.some(({ writes }) => writes.length > 0);
+    return this.writeUntimed(failing.settle, steps, hasWrites ? {} : patienceOf(settlements.length));
   }
+}
+
+/** How long a statement of one call waits for a lock, ms. The calls of a group do not wait, so that each waits alone. */
+const PATIENCE = 5000;
+/** How long a record waits if one of its events is locked by a session of somebody else, ms. */
+const LOCKED_FOR = 1000;
+
+function patienceOf(calls: number, alone = PATIENCE): MysqlTransactionOptions {
+  return { lockPatience: calls > 1 ? 0 : alone };
 }
 
 /** How often `addAll` asks for known events. One round suffices, unless another process deletes an event meanwhile. */
@@ -249,17 +290,23 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimR
   const { token, leaseDuration, worker } = call;
   const limit = limitOf(call.limit);
   const records = yield* select(sql.claimable, now, now, limit);
-  for (const record of records) yield* expire(operation, record);
-  const found = records.length === 0 ? [] : yield* select(FIRST_DUE, json(records.map(refOf)), now);
+  const locked = yield* expireAll(operation, records);
+  const found =
+    records.length === 0 ? [] : yield* select(`${FIRST_DUE} ${UNLOCKED}`, json(records.map(refOf)), now);
   const events = new Map(found.map((event) => [text(event.ref), event]));
+  for (const record of records) {
+    const ref = text(record.ref);
+    if (events.has(ref) || locked.has(ref)) continue;
+    if ((yield* select(FIRST_DUE, json([refOf(record)]), now)).length > 0) locked.add(ref);
+  }
   const leases: Row[] = [];
   const claimed: Claimed[] = [];
   for (const record of records) {
-    const event = events.get(text(record.ref));
-    if (event === undefined) {
-      yield* endLease(operation, text(record.ref), 0);
-      continue;
-    }
+    const ref = text(record.ref);
+    const event = events.get(ref);
+    if (locked.has(ref)) yield* change(POSTPONE, now + LOCKED_FOR, ref);
+    else if (event === undefined) yield* endLease(operation, ref, 0);
+    if (event === undefined || locked.has(ref)) continue;
     const lease = `${token}:${leases.length}`;
     leases.push({ seq: number(event.seq), lease });
     claimed.push({ claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } });
@@ -271,6 +318,22 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimR
   if (claimed.length === 0 && records.length > 0) return yield* claimAll(operation, call);
   if (claimed.length >= limit) return { now, result: { claimed } };
   return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
+}
+
+/**
+ * Ends the leases of locked records that have ended.
+ *
+ * @returns the records whose event is locked by a session of somebody else. Their leases have not been ended
+ */
+function* expireAll(operation: Operation, records: readonly SqlRow[]): SqlSteps<Set<string>> {
+  const ended = records.filter(({ lease_end: end }) => end !== null);
+  if (ended.length === 0) return new Set();
+  const refs = json(ended.map(refOf));
+  const all = (yield* select(LEASED, refs)).map(({ ref }) => text(ref));
+  const free = new Set((yield* select(`${LEASED} ${UNLOCKED}`, refs)).map(({ ref }) => text(ref)));
+  const locked = new Set(all.filter((ref) => !free.has(ref)));
+  for (const record of ended) if (!locked.has(text(record.ref))) yield* expire(operation, record);
+  return locked;
 }
 
 /** Locks the records of the claims. Returns a row with the time for each lease that is still held, by its token. */

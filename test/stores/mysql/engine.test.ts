@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { migrationSql, mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
 import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
-import { endIdleAfter, LONGEST_IDLE } from "../../../src/stores/mysql/mysql-session.ts";
+import { ownLimits } from "../../../src/stores/mysql/mysql-session.ts";
 import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createDatabases, describeMysql } from "./support.ts";
@@ -56,17 +56,19 @@ describeMysql("the writes of event.atomically", () => {
     expect(await store.counts()).toMatchObject({ processing: 1 });
   });
 
-  test("have a longer limit for idle transactions, which is short again after a failed write", async () => {
+  test("have longer limits, which are short again after a failed write", async () => {
     const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 1 });
     const limit = async (connection: Pick<mysql.Pool, "query">) => {
-      const sql = "SELECT @@SESSION.idle_transaction_timeout AS seconds";
+      const sql =
+        "SELECT CONCAT_WS(' ', @@idle_transaction_timeout, ROUND(@@max_statement_time), @@innodb_lock_wait_timeout) AS seconds";
       const [rows] = await connection.query<mysql.RowDataPacket[]>(sql);
-      return rows[0]?.seconds as number;
+      return String(rows[0]?.seconds);
     };
-    await pool.query(endIdleAfter(LONGEST_IDLE));
+    await pool.query(ownLimits(10_000));
     const driver = mysqlDriver({
       pool: async () => ({ pool, setting: undefined }),
       isPrepared: true,
+      waitsAtOnce: 1,
       commandTimeout: 10_000,
       pollInterval: 3_600_000,
       close: () => pool.end(),
@@ -74,14 +76,14 @@ describeMysql("the writes of event.atomically", () => {
     const store = new MysqlStore(driver, { dialect: mysqlDialect, place: "the database" });
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
-    let within: number | undefined;
+    let within: string | undefined;
     const write = async (tx: mysql.PoolConnection) => {
       within = await limit(tx);
       throw new Error("no such calendar");
     };
     await expect(store.settle(claim!, { ...DONE, writes: [write] })).rejects.toThrow("no such calendar");
-    expect(within).toBe(60);
-    expect(await limit(pool)).toBe(2);
+    expect(within).toBe("60 60 10");
+    expect(await limit(pool)).toBe("2 10 1");
     await store.close();
   });
 });

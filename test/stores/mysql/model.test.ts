@@ -19,6 +19,7 @@ describeMysql("compared with the model", () => {
     const driver = mysqlDriver({
       pool: async () => ({ pool: from, setting: undefined }),
       isPrepared: false,
+      waitsAtOnce: 1,
       commandTimeout: 60_000,
       pollInterval: 3_600_000,
       close: async () => {},
