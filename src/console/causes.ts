@@ -1,6 +1,6 @@
 // Groups parked events by cause.
 
-import { accountOf } from "../account.ts";
+import { accountOf, splitKey } from "../account.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { causeOf, parkedAt } from "./cause-key.ts";
@@ -55,10 +55,16 @@ export function touchedBy(events: readonly StoredEvent[]): Pick<Cause, "records"
   return { records: known(events.map(({ ref }) => ref)), accounts: known(events.map(accountOf)) };
 }
 
-/** Says how many records and accounts events touch: `40 records in accounts a17, b7`. */
+/** Says how many records and accounts events touch: `40 bookings in accounts a17, b7`. */
 export function placesOf({ records, accounts }: Pick<Cause, "records" | "accounts">): string {
-  const said = countOf(records.length, "record");
-  return accounts.length === 0 ? said : `${said} in ${accountsOf(accounts)}`;
+  const listings = records.filter((ref) => splitKey(ref).rest.startsWith("listing:")).length;
+  const counts = [
+    [records.length - listings, "booking"],
+    [listings, "listing"],
+  ] as const;
+  const said = counts.filter(([count]) => count > 0).map(([count, noun]) => countOf(count, noun));
+  const touched = said.length === 0 ? "no record" : said.join(" and ");
+  return accounts.length === 0 ? touched : `${touched} in ${accountsOf(accounts)}`;
 }
 
 const accountsOf = (accounts: readonly string[]): string =>

@@ -3,6 +3,7 @@ import { eventTypes } from "../models/event-types.ts";
 import { eventOrigins, eventReasons } from "../stores/event-states.ts";
 import { filterFields, readFilter } from "./event-filter.ts";
 import { type Html, html } from "./html.ts";
+import { ofVisit } from "./links.ts";
 import { isEmpty, type Selection } from "./selection.ts";
 
 /**
@@ -30,6 +31,15 @@ export function queryOf({ filter, error, cause }: Selection): URLSearchParams {
       return value === undefined ? [] : [[name, value instanceof Date ? value.toISOString() : value]];
     }),
   );
+}
+
+/** The query of a list with this selection, which keeps what all pages of the visit keep. */
+export function listQuery(
+  selection: Selection,
+  query: URLSearchParams,
+  more: Readonly<Record<string, string>> = {},
+): URLSearchParams {
+  return new URLSearchParams([...queryOf(selection), ...ofVisit(query), ...Object.entries(more)]);
 }
 
 /** The selection in words: `parked, reason callback, error contains “calendar”`. */

@@ -1,32 +1,27 @@
-import type { EventFilter } from "../stores/event-filter.ts";
-import {
-  type Change,
-  choosableStates,
-  type EventState,
-  eventStates,
-  statesOf,
-} from "../stores/event-states.ts";
+import { type Change, type EventState, eventStates, statesOf } from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { placesOf, touchedBy } from "./causes.ts";
 import { countEvents } from "./event-pages.ts";
 import { inWords, queryOf, selectionOf } from "./filter-form.ts";
 import { eventsOf, withoutFlash } from "./flash.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
+import { causeLine } from "./inbox-causes.ts";
+import {
+  type Counted,
+  changeable,
+  changeEach,
+  countChangeable,
+  countLimit,
+  hasNewDiscards,
+} from "./inbox-counts.ts";
 import { rowsOf, type Store } from "./inbox-parts.ts";
 import { linkTo, listOf, ofVisit } from "./links.ts";
 import type { Replays } from "./replay-line.ts";
 import { areTimers, isToCome, matchesOnlyTimers, runNowWords, scheduledWords } from "./scheduled-words.ts";
-import { isEmpty, isNarrowed, MOST_SEARCHED, type Selection, search } from "./selection.ts";
+import { isEmpty, isNarrowed } from "./selection.ts";
 import { failureView, type GoTo, type View, type Visit } from "./site.ts";
 
-/** The order in which states are counted. Parked events come first, because counting may stop early. */
-const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
 const did = { replay: "replayed", discard: "discarded" } as const;
 
-/** Counting stops at `COUNT_LIMIT` events of one state, or after `COUNT_TIMEOUT` ms. */
-const COUNT_LIMIT = 10_000;
-const COUNT_TIMEOUT = 5000;
-const countLimit = () => ({ events: COUNT_LIMIT, endsAt: performance.now() + COUNT_TIMEOUT });
 /** The largest number of events that a form may select. A form of the console selects at most one page: 50 events. */
 const MAX_SELECTION = 200;
 
@@ -56,6 +51,7 @@ export async function confirmView(store: Store, visit: Visit): Promise<View> {
   ];
   const body = html`<h1>${button}?</h1>
 <section class="card narrow">${staleNote(query, counted)}<p>The filter is: <strong>${inWords(selection)}</strong>.${counted.places && ` These events touch ${counted.places}.`}</p>
+${counted.example && html`<p>${causeLine(counted.example, query)}</p>`}
 ${counted.lines.length > 0 && html`<ul>${counted.lines.map((line) => html`<li>${line}</li>`)}</ul>`}
 ${counted.cutAfter !== undefined && html`<p>Only the newest ${counted.cutAfter.toLocaleString("en-US")} events were searched. Older ones do not change.</p>`}
 <p>${change === "replay" ? replayed : "The callbacks of discarded events do not run. You can replay a discarded event until the store deletes it."}</p>
@@ -232,99 +228,6 @@ async function erase(store: Store, ref: string, query: URLSearchParams): Promise
 
 function changeOf(asked: string | null): Change | undefined {
   return asked === "replay" || asked === "discard" ? asked : undefined;
-}
-
-/** The events of a narrowed selection that a change would change. */
-async function changeable(store: Store, change: Change, selection: Selection) {
-  const { events, cutAfter } = await search(store, selection, { limit: MOST_SEARCHED });
-  const states = choosableStates(change, selection.filter);
-  return { events: events.filter(({ state }) => states.includes(state)), cutAfter };
-}
-
-/** How many events are changed at once. */
-const AT_ONCE = 20;
-
-/** Changes events one by one, because a store cannot choose events by their error. */
-async function changeEach(store: Store, change: Change, events: readonly StoredEvent[]): Promise<number> {
-  let changed = 0;
-  for (let at = 0; at < events.length; at += AT_ONCE) {
-    const some = events.slice(at, at + AT_ONCE);
-    const counts = await Promise.all(some.map(({ eventId, state }) => store[change]({ eventId, state })));
-    for (const count of counts) changed += count;
-  }
-  return changed;
-}
-
-/** The events that would change. */
-interface Counted {
-  readonly byState: ReadonlyMap<EventState, number>;
-  readonly total: number;
-  /** Whether a limit stopped the count. */
-  readonly hasMore: boolean;
-  /** The count of each state, in words. */
-  readonly lines: readonly string[];
-  /** How many of the events were discarded. */
-  readonly discarded: number;
-  /** The records and accounts of the events, if their errors were searched. */
-  readonly places?: string | undefined;
-  readonly cutAfter?: number | undefined;
-}
-
-async function countChangeable(store: Store, change: Change, selection: Selection): Promise<Counted> {
-  if (!isNarrowed(selection)) {
-    const { byState, hasMore } = await countByState(store, change, selection.filter);
-    const discarded = change === "replay" ? await countDiscarded(store, selection.filter) : 0;
-    return countedOf(byState, { hasMore, discarded });
-  }
-  const { events, cutAfter } = await changeable(store, change, selection);
-  const byState = new Map<EventState, number>();
-  for (const { state } of events) byState.set(state, (byState.get(state) ?? 0) + 1);
-  return countedOf(byState, {
-    cutAfter,
-    places: events.length > 0 ? placesOf(touchedBy(events)) : undefined,
-  });
-}
-
-function countedOf(byState: ReadonlyMap<EventState, number>, more: Partial<Counted>): Counted {
-  const counts = [...byState].filter(([, count]) => count > 0);
-  const discarded = more.discarded ?? 0;
-  const lines = counts.map(
-    ([state, count]) =>
-      `${count.toLocaleString("en-US")} ${state}${state === "done" && discarded > 0 ? `, ${discarded.toLocaleString("en-US")} of them discarded` : ""}`,
-  );
-  const total = counts.reduce((sum, [, count]) => sum + count, 0);
-  return { hasMore: false, ...more, byState, total, lines, discarded };
-}
-
-/** Counts the events that would change, by state. `hasMore` is true if a limit stopped the count. */
-async function countByState(
-  store: Store,
-  change: Change,
-  filter: EventFilter,
-): Promise<{ byState: Map<EventState, number>; hasMore: boolean }> {
-  const wanted = countOrder.filter(
-    (state) => choosableStates(change, filter).includes(state) && (filter.state ?? state) === state,
-  );
-  const limit = countLimit();
-  const byState = new Map<EventState, number>();
-  for (const state of wanted) {
-    const { total, hasMore } = await countEvents(store, { ...filter, state }, limit);
-    byState.set(state, total);
-    if (hasMore) return { byState, hasMore };
-  }
-  return { byState, hasMore: false };
-}
-
-/** Counts the discarded events that a replay of a filter would bring back. */
-async function countDiscarded(store: Store, filter: EventFilter): Promise<number> {
-  if ((filter.state ?? "done") !== "done" || (filter.reason ?? "discarded") !== "discarded") return 0;
-  return (await countEvents(store, { ...filter, state: "done", reason: "discarded" }, countLimit())).total;
-}
-
-/** Whether somebody has discarded events of a filter since the page that asks for confirmation was opened. */
-async function hasNewDiscards(store: Store, filter: EventFilter, form: URLSearchParams): Promise<boolean> {
-  const before = form.get("discarded");
-  return before !== null && (await countDiscarded(store, filter)) > Number(before);
 }
 
 function staleNote(query: URLSearchParams, { discarded }: Counted): Html | undefined {

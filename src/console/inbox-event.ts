@@ -3,6 +3,8 @@ import { type Change, statesOf } from "../stores/event-states.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import { storedId } from "../webhooks/stored-id.ts";
+import { causeOf } from "./cause-key.ts";
+import { listQuery } from "./filter-form.ts";
 import { flashOf } from "./flash.ts";
 import { duration, facts, type Html, type HtmlValue, hiddenFields, html, type Tone, time } from "./html.ts";
 import {
@@ -56,6 +58,7 @@ export async function eventView(store: Store, eventId: string, visit: Visit): Pr
     ["topic", event.topic ?? undefined],
     ["attempts", event.attempts],
     ["reason", event.reason ?? undefined],
+    ["cause", event.state === "parked" ? causeLink(event, query) : undefined],
     ["trace", event.traceparent ?? undefined],
   ])}</section>
 ${ref !== null && snapshotCard(record, query, "No event of this record has been handled yet.")}</div></div>
@@ -67,6 +70,10 @@ ${rest.length > OTHERS && html`${cutNote(OTHERS)}<p><a href="?${linkTo(query, { 
 }`;
   return { title: `${typeOf(event)} ${ref}`, body };
 }
+
+/** A link to the parked events that failed in the same way. */
+const causeLink = (event: StoredEvent, query: URLSearchParams): Html =>
+  html`<a href="?${listQuery({ filter: { state: "parked" }, cause: causeOf(event) }, query)}">Parked events with this cause</a>`;
 
 /** Buttons for the changes that the event's state allows. */
 function buttonsOf(event: StoredEvent, { csrf, query }: Visit): Html {

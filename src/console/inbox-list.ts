@@ -1,29 +1,16 @@
-import { splitFrames } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
-import { lineOf, withoutIds } from "./cause-key.ts";
-import { type Cause, type Causes, causesOf, placesOf } from "./causes.ts";
+import { causesOf } from "./causes.ts";
 import type { Soonest } from "./event-pages.ts";
-import { filterForm, queryOf, selectionOf } from "./filter-form.ts";
-import { countOf, flashOf } from "./flash.ts";
+import { filterForm, listQuery, queryOf, selectionOf } from "./filter-form.ts";
+import { flashOf } from "./flash.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
-import {
-  cutOf,
-  type Inbox,
-  isPersonal,
-  PAGE,
-  personalToggle,
-  recordLink,
-  rowsOf,
-  type Store,
-  shownQuery,
-  toComeOf,
-} from "./inbox-parts.ts";
+import { causesView } from "./inbox-causes.ts";
+import { cutOf, type Inbox, PAGE, personalToggle, rowsOf, type Store, toComeOf } from "./inbox-parts.ts";
 import { inKnownCase } from "./known-ref.ts";
 import { ofVisit } from "./links.ts";
 import { type Found, isEmpty, isNarrowed, type Selection, search } from "./selection.ts";
-import { impersonalError } from "./shown-error.ts";
 import type { GoTo, View, Visit } from "./site.ts";
 
 /** The first page: the number of events in each state, and the events that match the filter. */
@@ -66,15 +53,6 @@ ${
     after !== undefined && html`<a class="button" href="?${listQuery(selection, query)}">Newest</a>`
   }${listed.next !== undefined && html`<a class="button" rel="next" href="?${listQuery(selection, query, { after: listed.next })}">${listed.cutAfter === undefined ? "Older" : "Search older events"}</a>`}</nav>`;
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
-}
-
-/** The query of a list with this selection, which keeps what all pages of the visit keep. */
-function listQuery(
-  selection: Selection,
-  query: URLSearchParams,
-  more: Readonly<Record<string, string>> = {},
-): URLSearchParams {
-  return new URLSearchParams([...queryOf(selection), ...ofVisit(query), ...Object.entries(more)]);
 }
 
 const clearedOf = ({ state }: EventFilter, query: URLSearchParams): URLSearchParams =>
@@ -143,62 +121,6 @@ ${
   !isEmpty(selection) &&
   html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
 }</div>`;
-}
-
-/** The causes of parked events, each with a link to its events and a button to replay them. */
-function causesView({ causes, cutAfter }: Causes, selection: Selection, { query, readOnly }: Visit): Html {
-  const isOne = selection.cause !== undefined;
-  const row = (cause: Cause) => {
-    const one = { ...selection, cause: cause.key };
-    const number = cause.count.toLocaleString("en-US");
-    const title = html`${number} × ${cause.event.reason}`;
-    return html`<li id="cause-${cause.key}"><div>${isOne ? html`<strong>${title}</strong>` : html`<a href="?${listQuery(one, query)}">${title}</a>`}
-${errorOf(cause, query)}
-<p class="soft">${placesOf(cause)}, first parked ${time(cause.first, { short: true })}, last ${time(cause.last, { short: true })}</p>${
-      isOne && recordsOf(cause, query)
-    }</div>${
-      !readOnly &&
-      html`<a class="button" href="?${listQuery(one, query, { confirm: "replay" })}">Replay these ${number}…</a>`
-    }</li>`;
-  };
-  const hides = !isPersonal(query) && causes.some(({ event }) => event.reason === "callback");
-  return html`<section class="card" id="causes"><h2>${isOne ? "One cause" : "Causes"}</h2><ol class="causes">${causes.slice(0, MOST_CAUSES).map(row)}</ol>${
-    hides &&
-    html`<p class="soft">Messages of your callbacks are hidden, because they may name a guest. <a data-replace href="?${shownQuery(query)}">Show them</a></p>`
-  }${
-    causes.length > MOST_CAUSES &&
-    html`<p class="soft">${causes.length - MOST_CAUSES} rarer causes are left out.</p>`
-  }${
-    cutAfter !== undefined &&
-    html`<p class="soft">Only the newest ${cutAfter.toLocaleString("en-US")} parked events are counted.</p>`
-  }${isOne && html`<p><a href="?${listQuery({ ...selection, cause: undefined }, query)}">All causes</a></p>`}</section>`;
-}
-
-/** The largest number of causes that the page shows, and of records of one cause. */
-const MOST_CAUSES = 20;
-const MOST_RECORDS = 500;
-
-/**
- * The first line of a cause's error, and where in the user's code it was thrown. If several events have the error, dots
- * are in place of their ids.
- */
-function errorOf({ event, count }: Cause, query: URLSearchParams): Html {
-  const shown = impersonalError(event.history.at(-1) ?? {});
-  const line = isPersonal(query) ? lineOf(event) : (shown?.text ?? "");
-  const [frame] = splitFrames(event.history.at(-1)?.error ?? "").frames;
-  return html`<span class="mono">${count === 1 ? line : withoutIds(line, event)}</span>${frame && html` <span class="mono soft">${frame}</span>`}`;
-}
-
-/** Says which bookings and listings a cause touches. */
-function recordsOf({ records }: Cause, query: URLSearchParams): Html | false {
-  if (records.length === 0) return false;
-  const shown = records.slice(0, MOST_RECORDS);
-  return html`<details id="records"><summary>${countOf(records.length, "record")}</summary><ul class="refs">${shown.map(
-    (ref) => html`<li>${recordLink(query, ref)}</li>`,
-  )}</ul>${
-    records.length > shown.length &&
-    html`<p class="soft">${countOf(records.length - shown.length, "record")} more</p>`
-  }</details>`;
 }
 
 function pauseOf({ state, pausedSince }: AvailableHealth): Html | undefined {

@@ -4,9 +4,9 @@ import { Log } from "../logger.ts";
 import { healthOf } from "../webhooks/health.ts";
 import { StoreCounts } from "../webhooks/store-counts.ts";
 import { storedId } from "../webhooks/stored-id.ts";
-import { queryOf } from "./filter-form.ts";
+import { listQuery } from "./filter-form.ts";
 import { knownRefs, refsOfAccounts } from "./find-refs.ts";
-import { flashOf } from "./flash.ts";
+import { flashOf, withoutFlash } from "./flash.ts";
 import { hiddenFields, html } from "./html.ts";
 import { act, confirmView } from "./inbox-changes.ts";
 import { eventView } from "./inbox-event.ts";
@@ -59,7 +59,7 @@ export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
       label: "Booking code, listing id or event id",
       kept: (query) => hiddenFields(listOf(query)),
     },
-    view: (visit) => withoutBadFilters(withReplay(replays, visit, viewOf(inbox, visit))),
+    view: (visit) => withoutBadFilters(withReplay(replays, inbox, visit)),
     act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit, replays)),
     stats: async () => {
       const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
@@ -83,15 +83,15 @@ async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
   return listView(inbox, visit);
 }
 
-/** Puts what came of the last replay before the contents of a page. */
-async function withReplay(
-  replays: Replays,
-  { query }: Visit,
-  answer: Promise<View | GoTo>,
-): Promise<View | GoTo> {
-  const view = await answer;
-  const line = "goTo" in view ? undefined : await replays.lineOf(query);
-  return line && "body" in view ? { ...view, body: html`${line}${view.body}` } : view;
+/** A page, behind what came of the last replay, which then need not be told twice. */
+async function withReplay(replays: Replays, inbox: Inbox, visit: Visit): Promise<View | GoTo> {
+  const { query } = visit;
+  const told = await replays.lineOf(query);
+  if (!told) return viewOf(inbox, visit);
+  const { line, total } = told;
+  const isTold = [query.get("replayed"), query.get("of") ?? String(total)].every((n) => n === String(total));
+  const view = await viewOf(inbox, isTold ? { ...visit, query: withoutFlash(query) } : visit);
+  return "body" in view ? { ...view, body: html`${line}${view.body}` } : view;
 }
 
 async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | GoTo> {
@@ -125,7 +125,7 @@ ${
       ? rowsOf(others, { query })
       : html`<p class="empty">No events of this record are stored.</p>`
   }</div>
-${hasMore && cutNote(PAGE)}<p><a href="?${new URLSearchParams([...queryOf({ filter: { ref } }), ...ofVisit(query)])}">Select, replay or discard events of this record</a></p></section>`;
+${hasMore && cutNote(PAGE)}<p><a href="?${listQuery({ filter: { ref } }, query)}">Select, replay or discard events of this record</a></p></section>`;
   return { title: ref, body };
 }
 

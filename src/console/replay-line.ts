@@ -4,7 +4,7 @@ import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { eachEvent } from "./event-pages.ts";
-import { withoutFlash } from "./flash.ts";
+import { eventsOf, withoutFlash } from "./flash.ts";
 import { randomHex } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";
 import { ofVisit } from "./links.ts";
@@ -40,8 +40,12 @@ export class Replays {
     return name;
   }
 
-  /** Says what has come of the replay that the query names. */
-  async lineOf(query: URLSearchParams): Promise<Html | undefined> {
+  /**
+   * Says what has come of the replay that the query names.
+   *
+   * @returns the line, and how many events it is about
+   */
+  async lineOf(query: URLSearchParams): Promise<{ readonly line: Html; readonly total: number } | undefined> {
     const replay = this.#known.get(query.get("run") ?? "");
     if (!replay) return undefined;
     const { outcome, total } = replay;
@@ -52,8 +56,9 @@ export class Replays {
     const tone = (failed > 0 || isSilent) && "wait";
     const others = withoutFlash(query);
     others.delete("run");
-    return html`<p class="flash ${tone}" role="status" id="replay">${total} to handle again: ${done} ${link("done")}, ${failed} failed again${
+    const line = html`<p class="flash ${tone}" role="status" id="replay">Replayed ${eventsOf(total)}. ${done} ${link("done")}, ${failed} failed again${
       failed > 0 && html` (${link("parked")}, ${link("retrying")})`
     }, ${waiting} waiting.${isSilent && " No process has claimed anything for 3 minutes. Does your app run?"} <a data-replace href="?${others}">Hide</a></p>`;
+    return { line, total };
   }
 }

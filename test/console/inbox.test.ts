@@ -143,7 +143,7 @@ describe("the filter by the text of an error", () => {
     const { browser, url, store, full } = await failed();
     const question = `${url}/?error=timed+out&confirm=replay`;
     expect(plain((await browser.get(question)).text)).toMatch(
-      /Replay 2 events\? The filter is: error contains “timed out” . These events touch 2 records. 2 parked/,
+      /Replay 2 events\? The filter is: error contains “timed out” . These events touch 2 bookings. 2 parked/,
     );
     const replayed = await browser.submit(question, "replay");
     expect(plain(replayed.text)).toContain("Replayed 2 events.");
@@ -509,7 +509,7 @@ test("parked events are grouped by cause, with when they parked, and the events 
   for (const code of ["BAD", "ILL", "BAD", "FULL"]) parked.push(await handle(code, "Confirmed"));
   const text = await page("?state=parked&personal=1");
   expect(plain(text)).toMatch(
-    /Causes 3 × callback Error: the calendar is closed for … at booking \(\S+ 2 records, first parked .* last .* Replay these 3… 1 × callback Error: no room for FULL at booking \(\S+ 1 record,/,
+    /Causes 3 × callback Error: the calendar is closed for … at booking \(\S+ Your callback threw. 2 bookings, first parked .* last .* Replay these 3… 1 × callback Error: no room for FULL at booking \(\S+ Your callback threw. 1 booking,/,
   );
   const [, cause = ""] = /id="cause-(\w+)"/.exec(text) ?? [];
   expect(idsIn(await page(`?state=parked&cause=${cause}`))).toEqual(parked.slice(0, 3).reverse());
@@ -530,7 +530,7 @@ test("after a replay the page says what came of it, and whether a process claims
   const parked = [await handle("BAD", "Cancelled"), await handle("WORSE", "Cancelled")];
   const chosen = parked.map((eventId) => ["event", `parked ${eventId}`] as const);
   const first = await browser.submit(`${url}/?state=parked`, "replay", chosen);
-  expect(plain(first.text)).toContain("2 to handle again: 0 done , 0 failed again, 2 waiting.");
+  expect(plain(first.text)).toContain("Replayed 2 events. 0 done , 0 failed again, 2 waiting.");
   const now = performance.now();
   const clock = vi.spyOn(performance, "now").mockImplementation(() => now + 181_000);
   expect(plain((await browser.get(first.url)).text)).toContain(
@@ -539,10 +539,10 @@ test("after a replay the page says what came of it, and whether a process claims
   clock.mockRestore();
   platform.booking("BAD", "Confirmed");
   await webhooks.drain();
-  const said = "2 to handle again: 1 done , 1 failed again ( parked , retrying ), 0 waiting.";
+  const said = "Replayed 2 events. 1 done , 1 failed again ( parked , retrying ), 0 waiting.";
   expect(plain((await browser.get(first.url)).text)).toContain(said);
   const all = await browser.submit(`${url}/?state=parked&confirm=replay`, "replay");
-  expect(plain(all.text)).toContain("1 to handle again: 0 done , 0 failed again, 1 waiting.");
+  expect(plain(all.text)).toContain("Replayed 1 event. 0 done , 0 failed again, 1 waiting.");
 });
 
 describe("scheduled events", () => {

@@ -1,14 +1,18 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import type { Page } from "playwright-core";
 import { memoryStore } from "stayhook";
+import { toNodeHandler } from "stayhook/node";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { behindToken } from "../../src/console/console-token.ts";
+import { storeConsole } from "../../src/console/inbox.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
+import { serve } from "../support/serve.ts";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
 import { incident } from "./incident.ts";
 
@@ -53,34 +57,42 @@ describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_
       await page.click(".tabs .bad a");
       await page.waitForSelector("#causes");
       expect(await textOf(page, "#causes")).toMatch(
-        /46 × callback Error at \S+ \S+ 40 records in accounts a17, b7, c3.*24 × callback TypeError at \S+ \S+ 24 records.*12 × denied PermissionDeniedError: GET \/v2\/bookings\/… was answered with 403 12 records in account b7.*8 × invalid-record/,
+        /46 × callback Error at updateCalendar \(\/srv\/app\/calendar\.js:18:11\) Your callback threw\. 40 bookings in accounts a17, b7, c3.*24 × callback TypeError at welcome \(\/srv\/app\/mail\.js:41:27\) Your callback threw\. 24 bookings.*12 × denied PermissionDeniedError: GET \/v2\/bookings\/… was answered with 403 The platform refused the read\. 12 bookings in account b7.*8 × invalid-record/,
       );
       await isClean("causes");
       await page.click("text=Show them");
-      await page.waitForSelector("text=The calendar of … was not updated");
+      await page.waitForSelector(
+        "text=The calendar of … was not updated <- Error: connect ECONNREFUSED 10.0.0.7:5432",
+      );
       expect(await textOf(page, "#causes")).toContain("reading 'email'");
       // Which bookings it touches.
       await page.click("text=46 × callback");
-      await page.click("summary:text('40 records')");
+      await page.click("summary:text('40 bookings')");
       expect(await page.locator("#records li").count()).toBe(40);
       expect(await textOf(page, "#records")).toContain("a17/booking:CAL0");
       await isClean("cause");
       await page.click("#records a:text-is('b7/booking:CAL1')");
       await page.waitForSelector("h1:text('b7/booking:CAL1')");
       expect(await page.locator(".rows li").count()).toBe(2);
-      await page.goBack();
+      await page.locator(".rows .main").first().click();
+      await page.click("text=Parked events with this cause");
+      await page.waitForSelector("#records");
+      for (let n = 0; n < 3; n++) await page.goBack();
       await page.waitForSelector("#records");
       // The right ones are replayed.
       mendCalendar();
       await page.click("text=Replay these 46…");
       await page.waitForSelector("h1:text('Replay 46 events?')");
-      expect(await textOf(page)).toContain("These events touch 40 records in accounts a17, b7, c3.");
+      expect(await textOf(page)).toContain("These events touch 40 bookings in accounts a17, b7, c3.");
+      expect(await textOf(page)).toContain(
+        "The calendar of … was not updated <- Error: connect ECONNREFUSED",
+      );
       await isClean("question");
       await page.click("button:text('Replay 46 events')");
-      await page.waitForSelector("text=46 to handle again: 0 done, 0 failed again, 46 waiting.");
+      await page.waitForSelector("text=Replayed 46 events. 0 done, 0 failed again, 46 waiting.");
       // What came of it.
       await webhooks.drain();
-      await page.waitForSelector("text=46 to handle again: 46 done, 0 failed again, 0 waiting.");
+      await page.waitForSelector("text=Replayed 46 events. 46 done, 0 failed again, 0 waiting.");
       expect(await textOf(page, ".tabs")).toMatch(/Parked 44 Done 106/);
       await isClean("outcome");
       // The bug of the app is not mended yet, so its events fail again. They are found by their error.
@@ -90,10 +102,10 @@ describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_
       await page.waitForURL("**error=*");
       await page.click("text=Replay all matching events…");
       await page.click("button:text('Replay 24 events')");
-      await page.waitForSelector("text=24 to handle again: 0 done, 0 failed again, 24 waiting.");
+      await page.waitForSelector("text=Replayed 24 events. 0 done, 0 failed again, 24 waiting.");
       await webhooks.drain();
       await page.waitForSelector(
-        "text=24 to handle again: 0 done, 24 failed again (parked, retrying), 0 waiting.",
+        "text=Replayed 24 events. 0 done, 24 failed again (parked, retrying), 0 waiting.",
       );
       await isClean("failed-again");
       // Back leads to the list from which the question came, not to the question.
@@ -206,5 +218,58 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     store.counts = async () => Promise.reject(new Error("gone"));
     const answer = await plain.request.get(`${url}/`);
     expect(await answer.text()).toContain('<noscript><meta http-equiv="refresh" content="10"></noscript>');
+  });
+
+  test("a page of a command that was started again says to open the new URL, and is styled", async () => {
+    const { store } = await incident();
+    const consoleOf = (token: string) =>
+      toNodeHandler(behindToken(token, (authorize) => storeConsole(store, { authorize })));
+    let current = consoleOf("first");
+    const url = await serve((request, response) => current(request, response));
+    const page = await openPage({}, /responded with a status of 403/);
+    await page.clock.install();
+    await page.goto(`${url}/?token=first`);
+    await isLive(page);
+    current = consoleOf("second");
+    await page.clock.runFor(3000);
+    await page.waitForSelector("[data-live-state]:text('Not live: load the page again')");
+    await page.reload();
+    await page.waitForSelector("text=open the new URL that the command has printed");
+    expect(await violationsOf(page)).toEqual([]);
+    expect(await page.locator("h1").evaluate((title) => getComputedStyle(title).fontSize)).toBe("20px");
+    await screenshot(page, "new-url");
+    await page.goto(`${url}/?token=second`);
+    await isLive(page);
+  });
+
+  test("is in docs/images", async () => {
+    const names = ["console-list", "console-event"];
+    const fileOf = (name: string) => join(import.meta.dirname, `../../docs/images/${name}.png`);
+    if (process.env.STAYHOOK_UPDATE_IMAGES === "1") {
+      const { url, webhooks, store, receive } = await incident();
+      const viewport = { width: 1160, height: 760 };
+      const list = await openPage({ viewport });
+      await list.goto(`${url}/?state=parked&personal=1`);
+      // The plots need something to draw.
+      for (let n = 0; n < 60; n++) {
+        for (let more = 0; more < 3 + 3 * Math.sin(n / 5); more++) await receive("a17", `FINE0-${more % 5}`);
+        if (n % 7 > 1) await webhooks.drain();
+        await list.waitForTimeout(500);
+      }
+      await webhooks.drain();
+      await list.waitForTimeout(2500);
+      await list.screenshot({ path: fileOf("console-list") });
+      const [event] = await store.list({ state: "parked", ref: "b7/booking:CAL1", limit: 1 });
+      await store.replay({ eventId: event!.eventId });
+      await webhooks.drain();
+      const page = await openPage({ viewport, colorScheme: "dark", timezoneId: "Europe/Berlin" });
+      await page.goto(`${url}/?event=${event!.eventId}&state=parked&personal=1`);
+      await isLive(page);
+      await page.screenshot({ path: fileOf("console-event") });
+    }
+    for (const name of names) {
+      expect(readFileSync(fileOf(name)).subarray(1, 4).toString()).toBe("PNG");
+      expect(statSync(fileOf(name)).size).toBeLessThan(150_000);
+    }
   });
 });

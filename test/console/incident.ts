@@ -8,6 +8,10 @@ import { onTestFinished } from "vitest";
 import { serve } from "../support/serve.ts";
 import { clientOf, platformOf } from "../webhooks/support.ts";
 
+/** Gives an error a stack with one frame, which is the same on each machine. */
+const thrownAt = <E extends Error>(error: E, frame: string): E =>
+  Object.assign(error, { stack: `${error.name}: ${error.message}\n    at ${frame}` });
+
 /**
  * Serves a console after an incident: 90 events of three accounts are parked, for four causes.
  *
@@ -31,14 +35,15 @@ export async function incident(store: EventStore<never> = memoryStore() as Event
     backoff: () => 1,
     on: {
       "booking.Cancelled": ({ booking }) => {
-        if (isDown.calendar)
-          throw new Error(`The calendar of ${booking.bookingCode} was not updated`, {
-            cause: Object.assign(new Error("connect ECONNREFUSED 10.0.0.7:5432"), { code: "ECONNREFUSED" }),
-          });
+        if (!isDown.calendar) return;
+        const cause = new Error("connect ECONNREFUSED 10.0.0.7:5432");
+        const error = new Error(`The calendar of ${booking.bookingCode} was not updated`, { cause });
+        throw thrownAt(error, "updateCalendar (/srv/app/calendar.js:18:11)");
       },
       "booking.Confirmed": ({ booking }) => {
-        const guest = (booking as { guest?: { email: string } }).guest;
-        if (booking.bookingCode.startsWith("MAIL")) guest!.email.toLowerCase();
+        if (!booking.bookingCode.startsWith("MAIL")) return;
+        const error = new TypeError("Cannot read properties of undefined (reading 'email')");
+        throw thrownAt(error, "welcome (/srv/app/mail.js:41:27)");
       },
       fallback: () => {},
     },

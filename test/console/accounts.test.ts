@@ -1,0 +1,59 @@
+import { expect, test } from "vitest";
+import { incident } from "./incident.ts";
+import { Browser, decodeEntities } from "./support.ts";
+
+const plain = (text: string) => text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+/** Serves the console after an incident in three accounts, and makes a browser. */
+async function served() {
+  const made = await incident();
+  const browser = new Browser();
+  const get = (query: string) => browser.get(`${made.url}/${query}`);
+  return { ...made, browser, get };
+}
+
+test("a code is found without its account, with it, in another case, and in the account of the filter", async () => {
+  const { get } = await served();
+  for (const text of ["CAL1", "cal1", "b7/CAL1", "b7/cal1", "b7/booking:CAL1", "booking:cal1"]) {
+    const found = await get(`?find=${encodeURIComponent(text)}`);
+    expect(found.url, text).toContain("record=b7%2Fbooking%3ACAL1");
+    expect(plain(found.text), text).toMatch(/booking\.Cancelled b7\/booking:CAL1 callback/);
+  }
+  expect((await get("?find=CAL1&account=b7")).url).toContain("record=b7%2Fbooking%3ACAL1&account=b7");
+  expect((await get("?find=a17/CAL1")).status).toBe(404);
+  expect((await get("?find=NONE1")).status).toBe(404);
+  const filtered = await get("?account=b7&ref=cal1");
+  expect(filtered.url).toContain("ref=b7%2Fbooking%3ACAL1");
+  expect(filtered.text.match(/id="row-/g)).toHaveLength(2);
+});
+
+test("a code of two accounts leads to a choice", async () => {
+  const { get, receive } = await served();
+  await receive("c3", "CAL1");
+  const { status, text } = await get("?find=cal1");
+  expect(status).toBe(200);
+  expect(plain(text)).toMatch(/Several records match “cal1” c3\/booking:CAL1 b7\/booking:CAL1/);
+});
+
+test("the causes, the search for an error and the words of a question know the account of the filter", async () => {
+  const { get, browser, url, store } = await served();
+  expect(plain((await get("?state=parked&account=b7")).text)).toMatch(
+    /Causes \d+ × callback Error .* 13 bookings in account b7, .* 12 × denied .* 12 bookings in account b7, /,
+  );
+  const question = "?account=b7&error=calendar&confirm=replay";
+  expect(plain((await get(question)).text)).toMatch(
+    /Replay (\d+) events\? The filter is: account b7, error contains “calendar” . These events touch 13 bookings in account b7\. \1 parked/,
+  );
+  const before = (await store.counts()).parked;
+  await browser.submit(`${url}/${question}`, "replay");
+  expect(await store.counts()).toMatchObject({ parked: before - 15, pending: 15 });
+  for (const { ref } of await store.list({ state: "pending", limit: 20 })) expect(ref).toMatch(/^b7\//);
+});
+
+test("an event whose type is not known yet has no account in its name", async () => {
+  const { get } = await served();
+  const { text } = await get("?state=parked&reason=denied");
+  const event = decodeEntities(/href="(\?event=[^"]*)"/.exec(text)?.[1] ?? "");
+  expect(plain((await get(event)).text)).toContain("/ b7/");
+  expect((await get(event)).text).toContain("<h1>booking, type not known yet</h1>");
+});
