@@ -287,7 +287,12 @@ class Pauses {
   }
 }
 
-const SCOPES = ["everything", "bookings", "listings"] as const;
+/** The scopes of the gauge. An account is no label, because each label adds a time series. */
+const SCOPES = Object.keys({
+  everything: true,
+  bookings: true,
+  listings: true,
+} satisfies Record<Exclude<Paused["scope"], "account">, true>);
 
 const system = { "messaging.system": "stayhook" } as const;
 

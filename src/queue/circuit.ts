@@ -1,7 +1,7 @@
 // What the circuit breaker knows about a lane, an account, or everything.
 
 import type { ClaimedEvent } from "../stores/stored-event.ts";
-import type { Kind, Lane, Pause, PauseScope } from "./work.ts";
+import type { Lane, LaneKind, Pause, PauseScope } from "./work.ts";
 
 /** The shortest wait of an event whose lane is shut, ms. */
 const SHORTEST_WAIT = 250;
@@ -37,7 +37,7 @@ export class Circuit {
   /** It is `undefined` for everything, and in an app that has one account. */
   readonly account: string | undefined;
   /** It is `undefined` for everything, and for a whole account. */
-  readonly kind: Kind | undefined;
+  readonly kind: LaneKind | undefined;
   open: OpenState | undefined;
   /** A reading with a lower `epoch` began before the last pause. */
   epoch = 0;

@@ -141,14 +141,14 @@ export interface Pause {
 }
 
 /** A kind of records, which can be out of reach by itself. */
-export type Kind = Exclude<PauseScope, "everything" | "account">;
+export type LaneKind = Exclude<PauseScope, "everything" | "account">;
 
 /** What shares a fate: the events of one account and one kind. */
 export interface Lane {
   /** It is `undefined` for all events of an app that has one account. */
   readonly account: string | undefined;
   /** It is `undefined` for an event that reads nothing. */
-  readonly kind: Kind | undefined;
+  readonly kind: LaneKind | undefined;
 }
 
 export function laneKey({ account, kind }: Lane): string {

@@ -4,7 +4,7 @@ import { splitKey } from "../account.ts";
 import { pause, untilAborted } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
 import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
-import type { Backoff, Kind, Lane, Outage } from "../queue/work.ts";
+import type { Backoff, Lane, LaneKind, Outage } from "../queue/work.ts";
 import type { Doubt } from "../webhooks/processing/gone-witness.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
 import type { Incomplete, Settings } from "./options.ts";
@@ -74,7 +74,7 @@ export class Reader {
   /** Whether no process seems to handle the events that wait. */
   #eventsStay = false;
   /** A pass that the user asked for does not count the pauses before it. */
-  readonly #pausesBefore: Readonly<Record<Kind, number>>;
+  readonly #pausesBefore: Readonly<Record<LaneKind, number>>;
 
   /** Whether the platform has answered any request. */
   answered = false;
@@ -85,7 +85,7 @@ export class Reader {
     this.#rate = new RateLimit(rate);
     this.#triesAtOnce = asked;
     if (asked) breaker.tryNow(account);
-    const before = (kind: Kind): number => (asked ? breaker.pausesOf({ account, kind }) : 0);
+    const before = (kind: LaneKind): number => (asked ? breaker.pausesOf({ account, kind }) : 0);
     this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
@@ -98,7 +98,7 @@ export class Reader {
       await this.#letEventsGoFirst();
       await this.#rate.next(signal, asked);
       if (signal.aborted) return failure;
-      const reading = breaker.begin(name, this.#laneOf(name));
+      const reading = breaker.begin(name, this.#laneOfRead(name));
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.
         const value = await ask({ signal, maxRetries: 0 });
@@ -126,7 +126,7 @@ export class Reader {
       } finally {
         breaker.end(reading);
       }
-      if (!breaker.isPaused(this.#laneOf(name)) && tries < TRIES)
+      if (!breaker.isPaused(this.#laneOfRead(name)) && tries < TRIES)
         await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
     return failure;
@@ -135,7 +135,7 @@ export class Reader {
   /** Reports that a record was not found, and nothing else either, so that the events of its kind wait. */
   async doubt(ref: string, { error, outage }: Doubt): Promise<void> {
     const { breaker } = this.#options;
-    const reading = breaker.begin(ref, this.#laneOf(ref));
+    const reading = breaker.begin(ref, this.#laneOfRead(ref));
     await breaker.recordOutage(reading, 0, outage, error);
     breaker.end(reading);
   }
@@ -160,11 +160,11 @@ export class Reader {
   #outOfReach({ everything, limited }: Outage, name: string): void {
     const { stop, breaker } = this.#options;
     if (everything && !limited)
-      stop.stop("unreachable", breaker.waitAt(performance.now(), this.#laneOf(name)));
+      stop.stop("unreachable", breaker.waitAt(performance.now(), this.#laneOfRead(name)));
   }
 
   /** Returns the lane of a record, or of another thing that a pass reads. */
-  #laneOf(name: string): Lane & { readonly kind: Kind } {
+  #laneOfRead(name: string): Lane & { readonly kind: LaneKind } {
     const isListing = splitKey(name).rest.startsWith("listing");
     return { account: this.#options.account, kind: isListing ? "listings" : "bookings" };
   }
@@ -172,7 +172,7 @@ export class Reader {
   /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
   async #isReady(name: string): Promise<boolean> {
     const { account, stop, breaker, asked } = this.#options;
-    const lane = this.#laneOf(name);
+    const lane = this.#laneOfRead(name);
     const longest = account === undefined ? LONGEST_WAIT : LONGEST_WAIT_OF_ACCOUNT;
     const since = performance.now();
     while (!stop.signal.aborted) {

@@ -4,6 +4,7 @@ import { inAccount, splitKey } from "../account.ts";
 import { toId } from "../models/ids.ts";
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 import { GONE } from "../models/statuses.ts";
+import type { Lane } from "../queue/work.ts";
 
 /** The record that an event is about, as parsed from the event's `ref`. */
 export type Subject = {
@@ -33,13 +34,7 @@ export function parseRef(ref: string | null): Subject | undefined {
   return undefined;
 }
 
-/** What shares the fate of an event: its account, and the kind of its record. */
-export interface Lane {
-  readonly account: string | undefined;
-  /** It is `undefined` for an event without a record, which reads nothing. */
-  readonly kind: "bookings" | "listings" | undefined;
-}
-
+/** Returns the lane of an event. An event without a record reads nothing, so its lane has no kind. */
 export function laneOf({ ref, eventId }: { readonly ref: string | null; readonly eventId: string }): Lane {
   const { account, rest } = splitKey(ref ?? eventId);
   const kind = rest.startsWith("booking:")

@@ -7,7 +7,7 @@ import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
 import { MAX_DELAY } from "../stores/outcomes.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
 import { ownId } from "./own-ids.ts";
-import { kindsOfRecords, listingRef, parseRef } from "./refs.ts";
+import { kindsOfRecords, listingRef, parseRef, type Subject } from "./refs.ts";
 
 /** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
 export interface EventTimers {
@@ -84,7 +84,7 @@ const BUSY_AGAIN = 250;
 /** The number of timers that one call of the store lists. */
 const PAGE = 500;
 
-type Kind = "booking" | "listing";
+type RecordKind = Subject["kind"];
 
 /** Checks the names and times of timers against the keys of `on`. */
 export class TimerRules {
@@ -95,7 +95,7 @@ export class TimerRules {
   }
 
   /** Returns the key of the callback in `on`, such as `booking.timer.door-code`. */
-  static keyOf(kind: Kind, name: string): string {
+  static keyOf(kind: RecordKind, name: string): string {
     return `${kind}.timer.${name}`;
   }
 
@@ -111,7 +111,7 @@ export class TimerRules {
   }
 
   /** @throws InvalidArgumentError if the timer could not be handled, or its time is invalid */
-  check(kind: Kind, name: string, at: Date): void {
+  check(kind: RecordKind, name: string, at: Date): void {
     checkTimerName(name);
     const key = TimerRules.keyOf(kind, name);
     if (!this.handles(key)) {
@@ -384,7 +384,7 @@ export function recordTimers({
   };
 }
 
-function kindOf(ref: unknown, hasAccounts: boolean): Kind {
+function kindOf(ref: unknown, hasAccounts: boolean): RecordKind {
   const subject = typeof ref === "string" ? parseRef(ref) : undefined;
   const isValid =
     subject?.kind === "booking"

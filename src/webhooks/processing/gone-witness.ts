@@ -14,7 +14,7 @@ import { readRecord } from "./read-record.ts";
 import { fetchFailure } from "./record.ts";
 
 /** The records that one answer is about: those of a kind in an account. */
-type Kind = Pick<Subject, "account" | "kind">;
+type AccountKind = Pick<Subject, "account" | "kind">;
 
 /** Why it is not clear that a record is gone. The events wait as in an outage. */
 export interface Doubt {
@@ -86,7 +86,7 @@ export class GoneWitness {
   }
 
   /** The doubt about all records of a kind. `undefined` if something was found when it was last asked for. */
-  doubtOf(kind: Kind): Doubt | undefined {
+  doubtOf(kind: AccountKind): Doubt | undefined {
     return this.#doubts.get(nameOf(kind));
   }
 
@@ -104,7 +104,7 @@ export class GoneWitness {
     return isGivenUp && doubt?.outage === NO_WITNESS ? await this.#askList(kind, ref, signal) : doubt;
   }
 
-  async #askOthers(kind: Kind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
+  async #askOthers(kind: AccountKind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
     const others = await this.#others(kind, ref);
     if (others.length === 0) return this.#askList(kind, ref, signal);
     for (const other of others) {
@@ -115,7 +115,7 @@ export class GoneWitness {
     return this.#doubt(kind, `${ref} was not found, and neither was ${others.join(", ")}`);
   }
 
-  async #askList(kind: Kind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
+  async #askList(kind: AccountKind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
     const since = performance.now();
     const { account } = kind;
     const { listings } = account === undefined ? this.#client : this.#client.account(account);
@@ -135,7 +135,7 @@ export class GoneWitness {
   }
 
   /** Whether a list is that of this account. The token of another account gets a list, too. */
-  async #isOwn({ account }: Kind, rows: readonly Listing[]): Promise<boolean> {
+  async #isOwn({ account }: AccountKind, rows: readonly Listing[]): Promise<boolean> {
     if (rows.length === 0) return false;
     const known = new Set((await this.#snapshots({ account, kind: "listing" })).map(({ ref }) => ref));
     return known.size === 0 || rows.some(({ listingId }) => known.has(listingRef(listingId, account)));
@@ -159,7 +159,7 @@ export class GoneWitness {
   }
 
   /** Returns up to three other known records, those that were read last first. */
-  async #others(kind: Kind, ref: string): Promise<string[]> {
+  async #others(kind: AccountKind, ref: string): Promise<string[]> {
     const name = nameOf(kind);
     const others = new Set(this.#known.get(name));
     others.delete(ref);
@@ -178,7 +178,7 @@ export class GoneWitness {
   }
 
   /** Returns the snapshots of records that are not gone, the newest first. */
-  async #snapshots(kind: Kind): Promise<RecordSnapshot[]> {
+  async #snapshots(kind: AccountKind): Promise<RecordSnapshot[]> {
     const found: RecordSnapshot[] = [];
     const start = inAccount(kind.account, `${kind.kind}:`);
     let looked = 0;
@@ -200,7 +200,7 @@ export class GoneWitness {
     return found !== undefined && found.ref !== ref && found.since > since;
   }
 
-  #doubt(kind: Kind, what: string): Doubt {
+  #doubt(kind: AccountKind, what: string): Doubt {
     const error = new Error(
       `${what}, so the platform may hide every ${kind.kind}. Check \`baseUrl\` and the access token. Nothing counts as gone until another ${kind.kind} is found`,
     );
@@ -210,6 +210,6 @@ export class GoneWitness {
   }
 }
 
-function nameOf({ account, kind }: Kind): string {
+function nameOf({ account, kind }: AccountKind): string {
   return inAccount(account, kind);
 }
