@@ -1,11 +1,11 @@
 import { once } from "node:events";
+import { nearest } from "../option-names.ts";
 import type { Sandbox } from "../sandbox/sandbox.ts";
 import type { SandboxBooking } from "../sandbox/sandbox-bookings.ts";
 import type { SandboxListing } from "../sandbox/sandbox-listings.ts";
 import { type Target, targetOf, type Verb, verbs } from "../sandbox/verbs.ts";
-import type { Invocation } from "./command.ts";
-import { linesOf } from "./lines.ts";
 import { type Output, printable, type Row } from "./output.ts";
+import type { Terminal } from "./terminal.ts";
 
 /** The verbs of the sandbox that users can type, and the commands of the shell itself. */
 export const shellHelp: readonly Row[] = [
@@ -18,22 +18,25 @@ export const shellHelp: readonly Row[] = [
   ["quit", "stop the sandbox"],
 ];
 
+const commandNames = shellHelp.map(([command]) => String(command).split(" ", 1)[0]!);
+
 /**
  * Runs the typed lines one after the other, until `quit` or until the signal aborts.
  *
  * @param first - handles the first line. If absent, the first line is a command
  */
 export async function runShell(
-  { io, out }: Invocation,
+  { terminal, out }: { readonly terminal: Terminal; readonly out: Output },
   sandbox: Sandbox,
-  first?: (line: string) => Promise<void>,
+  first?: (line: string) => void,
 ): Promise<void> {
+  const { io } = terminal;
   const interrupted = io.signal.aborted ? undefined : once(io.signal, "abort");
   const take = async () => {
     let takesUrl = first !== undefined;
     const shell: Shell = { target: targetOf(sandbox, undefined) };
-    for await (const line of linesOf(io)) {
-      if (takesUrl) await first?.(line.trim());
+    for await (const line of terminal.lines()) {
+      if (takesUrl) first?.(line.trim());
       else if (!(await runLine(line, shell, out))) return;
       takesUrl = false;
     }
@@ -79,8 +82,11 @@ function chooseAccount(id: string, shell: Shell, out: Output): void {
 
 async function runVerb(name: string, rest: string, target: Target, out: Output): Promise<void> {
   const verb = Object.hasOwn(verbs, name) ? verbs[name] : undefined;
-  if (verb?.usage === undefined)
-    throw new Error(`There is no command ${name}. To list the commands, type: help`);
+  if (verb?.usage === undefined) {
+    const near = nearest(name, commandNames);
+    const hint = near === undefined ? "" : ` Did you mean ${near}?`;
+    throw new Error(`There is no command ${name}.${hint} To list the commands, type: help`);
+  }
   if (verb.usage.includes("<") && rest === "")
     throw new Error(`${name} needs an argument: ${name} ${verb.usage}`);
   const { text, records } = await verb.run(target, fieldsOf(verb, rest));

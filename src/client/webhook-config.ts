@@ -288,7 +288,7 @@ export function checkEnsureInput(input: EnsureInput, baseUrl: URL): Asked {
   };
   check(() => optionsObject(shape), input);
   const { isActive = true, endpoints, otherEndpoints } = input;
-  const byTopic = typeof endpoints === "string" ? shared(endpoints) : endpoints;
+  const byTopic = typeof endpoints === "string" ? sharedEndpoints(endpoints) : endpoints;
   const defined = Object.entries({ ...byTopic, ...otherEndpoints }).filter(([, url]) => url !== undefined);
   return { isActive, urls: Object.fromEntries(defined) };
 }
@@ -343,7 +343,8 @@ export function secretsIn(config: unknown): string[] {
   });
 }
 
-function problemWithShared(url: unknown, baseUrl: URL): string | undefined {
+/** Returns the problem with a URL for all topics, or `undefined`. Never shows the URL, which may hold a secret. */
+export function problemWithShared(url: unknown, baseUrl: URL): string | undefined {
   const problem = problemWithEndpoint(url, baseUrl);
   if (problem !== undefined) return problem;
   return new URL(String(url)).searchParams.has("topic")
@@ -352,6 +353,6 @@ function problemWithShared(url: unknown, baseUrl: URL): string | undefined {
 }
 
 /** Returns the URL of each topic: the shared URL, with the topic in its query. */
-function shared(given: string): Record<string, string> {
+export function sharedEndpoints(given: string): Record<string, string> {
   return Object.fromEntries(topics.map((topic) => [topic, withTopic(given, topic)]));
 }

@@ -116,6 +116,8 @@ export async function serve(
       listener ??= page();
       return (await listener)(request, response);
     }
+    if (ownToBrowsers.test(request.url ?? ""))
+      return send(response, plainText(404, "The sandbox has no such file."));
     const { method = "", url: target = "/", headers } = request;
     const body = await readBody(request);
     send(response, await answer({ method, target, authorization: headers.authorization, body }));
@@ -133,6 +135,9 @@ export async function serve(
   });
   return { url: urlOf(server), close: () => close(server) };
 }
+
+/** The files that a browser asks for on its own. They are no requests to the API. */
+const ownToBrowsers = /^\/(?:favicon\.ico|apple-touch-icon[\w-]*\.png|\.well-known\/)/;
 
 /** Whether a server that listens on this host name or address is reachable from this machine only. */
 export function isLoopbackHost(host: string): boolean {

@@ -56,8 +56,14 @@ export function createSandbox(options: SandboxOptions = {}): Sandbox {
   return createSandboxWith(options);
 }
 
+/** A sandbox for the command line. */
+export interface ConfigurableSandbox extends Sandbox {
+  /** Configures the endpoints of each account without a request to the API, which lists the requests of apps only. */
+  configure(endpointsOf: (account: string | undefined) => SandboxWebhookConfig["endpoints"]): void;
+}
+
 /** Makes a sandbox for the command line, which keeps the state in a file. */
-export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper): Sandbox {
+export function createSandboxWith(options: SandboxOptions, keeper?: StateKeeper): ConfigurableSandbox {
   return new InMemorySandbox(readOptions(options), keeper);
 }
 
@@ -159,7 +165,7 @@ class InMemoryAccount implements SandboxAccount {
   }
 }
 
-class InMemorySandbox implements Sandbox {
+class InMemorySandbox implements ConfigurableSandbox {
   readonly faults: SandboxFaults;
   readonly delivery: SandboxDeliveryControl;
   readonly accounts: readonly string[];
@@ -255,6 +261,10 @@ class InMemorySandbox implements Sandbox {
 
   get requests(): readonly SandboxRequest[] {
     return this.#api.requests();
+  }
+
+  configure(endpointsOf: (account: string | undefined) => SandboxWebhookConfig["endpoints"]): void {
+    for (const { accountId, platform } of this.#accounts) platform.configure(endpointsOf(accountId));
   }
 
   async listen(options: Parameters<Sandbox["listen"]>[0] = {}): Promise<{ readonly url: string }> {

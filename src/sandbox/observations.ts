@@ -58,3 +58,13 @@ export type SandboxObservation =
       /** A delivery attempt has ended. */
       readonly kind: "delivery";
     });
+
+/** The code of the booking, or the id of the listing, that a notification names. */
+export function recordOf(notification: unknown): {
+  readonly booking?: string | undefined;
+  readonly listing?: string | undefined;
+} {
+  const { bookingCode, listingId } = Object(notification) as Readonly<Record<string, unknown>>;
+  if (bookingCode !== undefined && bookingCode !== null) return { booking: String(bookingCode) };
+  return listingId === undefined || listingId === null ? {} : { listing: String(listingId) };
+}

@@ -11,7 +11,7 @@ import {
 } from "../console/html.ts";
 import type { View, Visit } from "../console/site.ts";
 import { bookingTable, listingTable } from "../models/statuses.ts";
-import type { SandboxDelivery, SandboxRequest } from "./observations.ts";
+import { recordOf, type SandboxDelivery, type SandboxRequest } from "./observations.ts";
 import { routeNames } from "./platform.ts";
 import type { Sandbox, SandboxAccount } from "./sandbox.ts";
 import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
@@ -261,9 +261,9 @@ const joined = (...parts: readonly (string | false | undefined)[]): string =>
 
 /** Names the record of a notification, such as `Booking HX3K9`. */
 function subjectOf({ notification, topic }: SandboxDelivery): string {
-  const { bookingCode, listingId } = Object(notification) as Readonly<Record<string, unknown>>;
-  if (bookingCode !== undefined && bookingCode !== null) return `Booking ${String(bookingCode)}`;
-  return listingId !== undefined && listingId !== null ? `Listing ${String(listingId)}` : `Event of ${topic}`;
+  const { booking, listing } = recordOf(notification);
+  if (booking !== undefined) return `Booking ${booking}`;
+  return listing === undefined ? `Event of ${topic}` : `Listing ${listing}`;
 }
 
 function deliveryForm({ delivery }: Sandbox, visit: Visit): Html {

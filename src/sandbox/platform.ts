@@ -56,6 +56,8 @@ export interface Platform {
   readonly bookings: SandboxBookings;
   readonly listings: SandboxListings;
   readonly webhookConfig: SandboxWebhookConfig | undefined;
+  /** Makes the webhook configuration active, and sets these URLs. Keeps those of other topics. */
+  configure(endpoints: SandboxWebhookConfig["endpoints"]): void;
   /** A copy of everything that a later sandbox needs to continue. */
   state(): SandboxState;
   answer(request: PlatformRequest): PlatformResponse;
@@ -121,6 +123,13 @@ export function createPlatform(options: {
       accepted: [...accepted],
       webhookConfig: state.webhookConfig ?? null,
     }),
+    configure(endpoints) {
+      state.webhookConfig = {
+        isActive: true,
+        endpoints: { ...state.webhookConfig?.endpoints, ...endpoints },
+      };
+      changed();
+    },
     answer(request) {
       const before = state.webhookConfig;
       const answered = answer(state, request);

@@ -45,7 +45,7 @@ export interface SandboxBookingFields {
 /**
  * The sandbox's bookings. A method that changes a booking resolves to a copy of the booking, without waiting for the
  * delivery of the notification. To wait for the delivery, await `sandbox.settled()`. An impossible change rejects
- * with an `InvalidArgumentError`.
+ * with an `InvalidArgumentError`, as does a `checkOut` before the `checkIn`, but for `create`.
  */
 export interface SandboxBookings {
   /** Makes a booking in status `Request`, as when a guest asks for a stay. Sends a notification. */
@@ -110,13 +110,13 @@ export function createBookings(
   };
 
   return {
-    request: async (fields) => notified(add(withoutStatus(fields), "Request")),
-    instantBook: async (fields) => notified(add(withoutStatus(fields), "Confirmed")),
+    request: async (fields) => notified(add(checkStay(withoutStatus(fields)), "Request")),
+    instantBook: async (fields) => notified(add(checkStay(withoutStatus(fields)), "Confirmed")),
     ...forEachVerb(bookingMoves, (verb) => async (code: string) => notified(bookings.move(code, verb))),
     async alter(code, fields) {
       if ((fields as SandboxBookingFields)?.bookingCode !== undefined)
         throwInvalid("cannot be changed", "bookingCode");
-      return notified(bookings.change(code, withoutStatus(fields)));
+      return notified(bookings.change(code, checkStay(withoutStatus(fields))));
     },
     async create(fields) {
       const [status, rest] = takeStatus(fields);
@@ -139,6 +139,17 @@ const codeCharacters = "ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
 const drawCode = (random: Random): string =>
   Array.from({ length: 8 }, () => codeCharacters[random.integer(0, codeCharacters.length - 1)]).join("");
+
+const day = /^\d{4}-\d\d-\d\d$/;
+
+/** @throws InvalidArgumentError if both days are given and the departure is before the arrival */
+export function checkStay(fields: Fields): Fields {
+  const { checkIn, checkOut } = fields;
+  const [arrival, departure] = [String(checkIn), String(checkOut)];
+  if (day.test(arrival) && day.test(departure) && departure < arrival)
+    throwInvalid(`must not be before checkIn: ${departure} is before ${arrival}`, "checkOut");
+  return fields;
+}
 
 /** Keeps given dates, in any format. Fills in missing dates, so that the stay has one to seven nights. */
 function chooseStay(random: Random, { checkIn, checkOut }: Fields) {

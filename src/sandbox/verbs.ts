@@ -6,7 +6,7 @@ import { toRange } from "./checks.ts";
 import type { SandboxFault } from "./faults.ts";
 import type { SandboxDeliveryOptions } from "./options.ts";
 import type { Sandbox, SandboxAccount } from "./sandbox.ts";
-import { bookingMoves, type SandboxBooking } from "./sandbox-bookings.ts";
+import { bookingMoves, checkStay, type SandboxBooking } from "./sandbox-bookings.ts";
 import { listingMoves, type SandboxListing } from "./sandbox-listings.ts";
 import { forEachVerb } from "./sandbox-records.ts";
 
@@ -84,7 +84,9 @@ export const verbs: Readonly<Record<string, Verb>> = {
     words: ["booking"],
     takesPairs: true,
     run: async ({ account: { bookings } }, fields) => {
-      const booking = await bookings.alter(codeOf(fields), recordFields(fields));
+      const changes = recordFields(fields);
+      checkStay({ ...bookings.get(codeOf(fields)), ...changes });
+      const booking = await bookings.alter(codeOf(fields), changes);
       const { bookingCode, checkIn, checkOut } = booking;
       const text = `Booking ${bookingCode} now has check-in ${checkIn} and check-out ${checkOut}.`;
       return { text, records: [booking] };

@@ -49,13 +49,19 @@ describe("sandbox", () => {
     for (const [line, expected] of [
       ["redeliver", "has not delivered any notification yet."],
       ["request AB12", /listing \d+ \(.+\) is Published\nbooking AB12 is Request\n[\s\S]*: 200 in \d+ ms$/m],
-      ["approve AB12", /booking AB12 is Confirmed\n[\s\S]*-> bookings \S+ to \S+: 200 in \d+ ms$/m],
+      ["approve AB12", /booking AB12 is Confirmed\n[\s\S]*-> bookings AB12 \S+ to \S+: 200 in \d+ ms$/m],
       ["alter AB12 checkIn=2030-07-01 checkOut=2030-07-04", /: 200 in \d+ ms$/m],
       ["alter AB12 tomorrow", "Write each field as <field>=<value>, such as checkIn=2026-07-03"],
       ["approve", "approve needs an argument: approve <code>"],
       ["approve NONE", "there is no booking NONE"],
       ["constructor", "There is no command constructor. To list the commands, type: help"],
-      ["deliver", "There is no command deliver."],
+      ["deliver", "There is no command deliver. Did you mean redeliver?"],
+      ["aprove AB12", "There is no command aprove. Did you mean approve? To list the commands, type: help"],
+      ["reject AB12", "There is no command reject."],
+      [
+        "alter AB12 checkOut=2030-06-30",
+        "checkOut: must not be before checkIn: 2030-06-30 is before 2030-07-01",
+      ],
       ["publish x", "there is no listing NaN"],
       ["fault often", "status"],
       ["help", /^ {2}request \[code\] +a guest requests/m],
@@ -77,7 +83,7 @@ describe("sandbox", () => {
 
     await says("submit Old Mill", "(Old Mill) is InReview");
     const [, id = ""] = /listing (\d+) \(Old Mill\)/.exec(stdout()) ?? [];
-    await says(`publish ${id}`, /-> listings \S+ to \S+: 200 in/);
+    await says(`publish ${id}`, /-> listings \d+ \S+ to \S+: 200 in/);
     await says(`hide ${id}`, "(Old Mill) is Hidden");
     await says("list", /booking AB13 is Confirmed\nlisting [\s\S]*\(Old Mill\) is Hidden\n/);
     expect(stdout()).not.toContain("s3cret");
@@ -159,6 +165,23 @@ describe("sandbox", () => {
     expect(running.stdout()).toMatch(/attempt 2\) to \S+: no answer within 0\.1 s in \d+ ms\n/);
   });
 
+  test("the configuration of --to, and the files that a browser asks for, are no requests to the API", async () => {
+    const { url: to } = await receiver();
+    const { url, stdout } = await sandbox(["--to", to]);
+    for (const path of ["/favicon.ico", "/.well-known/appspecific/com.chrome.devtools.json"])
+      expect((await fetch(url + path)).status).toBe(404);
+    expect(await (await fetch(url)).text()).toContain("No requests yet.");
+    expect(stdout()).not.toContain("404");
+    await fetch(`${url}/v3/bookings`, { headers: { authorization: "Bearer sandbox-token" } });
+    await until(() => expect(stdout()).toContain("<- GET /v3/bookings: 404"));
+    const wrong = await cli(["sandbox", "--port", "0", "--to", `${to}?topic=bookings&key=s3cret`]);
+    expect(wrong).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining("The URL of --to must not have a `topic`"),
+    });
+    expect(wrong.stderr).not.toContain("s3cret");
+  });
+
   test("goes on at the end of stdin, and ends by Ctrl-C", async () => {
     const running = await sandbox();
     running.endInput();
@@ -181,7 +204,7 @@ describe("sandbox", () => {
     await until(() => expect(kinds().filter((kind) => kind === "delivery")).toHaveLength(2));
     expect(running.stdout().match(/"delay":7,/g)).toHaveLength(2);
     expect(kinds()[0]).toBe("listening");
-    expect(new Set(kinds())).toEqual(new Set(["listening", "request", "record", "delivery"]));
+    expect(new Set(kinds())).toEqual(new Set(["listening", "record", "delivery"]));
     expect(running.stdout()).not.toContain("s3cret");
     running.type("nonsense");
     running.type("publish 1");

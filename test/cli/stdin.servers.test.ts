@@ -130,6 +130,36 @@ describe("the sandbox", () => {
     }
   });
 
+  test("keeps a half-typed line whole below the lines that it prints", async () => {
+    const running = spawned(["sandbox", "--port", "0"], {
+      columns: 60,
+      env: { TERM: "xterm-256color", NO_COLOR: "1" },
+    });
+    await running.says(/To list commands[\s\S]*> /);
+    const [url] = /http:\/\/127\.0\.0\.1:\d+/.exec(running.output()) ?? [];
+    // A line of two rows: the redrawing begins one row further up.
+    for (const [half, rows] of [
+      ["request HX", ""],
+      [`alter HX1 note=${"x".repeat(60)}`, "\\x1b\\[1A"],
+    ] as const) {
+      running.type(half);
+      await running.says(half.slice(0, 10));
+      await fetch(`${url}/v2/bookings/${half.slice(0, 5)}`);
+      // Up to the start of the typed line, clear, the line of the request, and the typed line again.
+      await running.says(
+        new RegExp(
+          `${rows}\\x1b\\[1G\\x1b\\[0J\\S+ <- GET /v2/bookings/${half.slice(0, 5)}: 401\\r\\n[^\\r\\n]*> ${half}`,
+        ),
+      );
+      running.type(half.startsWith("request") ? "1\n" : "y\n");
+      await running.says(/booking HX1 is Request/);
+    }
+    running.type("list\n");
+    await running.says(/(?:booking HX1 is Request[\s\S]*){3}/);
+    running.type("quit\n");
+    expect(await running.ended, running.output()).toBe(0);
+  });
+
   test("reads the URL of --to from stdin, and then commands", async () => {
     const { url, received } = await receiver();
     const running = spawned(["sandbox", "--port", "0", "--to", "-"]);

@@ -130,6 +130,24 @@ describe("bookings", () => {
     expect(odd).toMatchObject({ checkIn: "someday", checkOut: "later" });
   });
 
+  it("refuse a departure before the arrival, and take both on one day", async () => {
+    const { bookings } = createSandbox();
+    const reversed = { checkIn: "2030-07-05", checkOut: "2030-07-04" };
+    const { bookingCode } = await bookings.create({ status: "Request", ...reversed });
+    const oneDay = { checkIn: "2030-07-04", checkOut: "2030-07-04" };
+    for (const change of [
+      bookings.request,
+      bookings.instantBook,
+      (fields: { checkIn: string }) => bookings.alter(bookingCode, fields),
+    ]) {
+      expect((await refusal(change(reversed))).message).toBe(
+        "checkOut: must not be before checkIn: 2030-07-04 is before 2030-07-05",
+      );
+      expect(await change(oneDay)).toMatchObject(oneDay);
+    }
+    expect(bookings.list()).toHaveLength(3);
+  });
+
   it("are returned as copies", async () => {
     const { bookings } = createSandbox();
     const nested = { count: 1 };

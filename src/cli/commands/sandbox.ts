@@ -1,14 +1,15 @@
-import { StayhookClient } from "../../client/client.ts";
+import { problemWithShared, sharedEndpoints } from "../../client/webhook-config.ts";
 import { parseDuration } from "../../duration.ts";
-import { createSandboxWith } from "../../sandbox/create-sandbox.ts";
-import type { SandboxObservation } from "../../sandbox/observations.ts";
+import { type ConfigurableSandbox, createSandboxWith } from "../../sandbox/create-sandbox.ts";
+import { recordOf, type SandboxObservation } from "../../sandbox/observations.ts";
 import { defaultAccessToken } from "../../sandbox/options.ts";
 import type { Sandbox, SandboxAccount } from "../../sandbox/sandbox.ts";
 import { integerOf } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
-import { type Output, printable } from "../output.ts";
+import { Output, printable } from "../output.ts";
 import { runShell, shellHelp } from "../sandbox-shell.ts";
 import { fileKeeper } from "../sandbox-state.ts";
+import { terminalOf } from "../terminal.ts";
 import { addAccount, toGiven, toOption } from "../url-options.ts";
 import { originOf } from "./trigger.ts";
 
@@ -79,9 +80,11 @@ function tell(out: Output, event: SandboxObservation): void {
   const { url, ...rest } = event;
   const to = originOf(url);
   out.item({ ...rest, to }, () => {
-    const { sentAt, topic, eventId, attempt, duplicate, duration } = event;
+    const { sentAt, topic, eventId, attempt, duplicate, duration, notification } = event;
+    const { booking, listing } = recordOf(notification);
     const details = [attempt > 1 ? `attempt ${attempt}` : [], duplicate ? "duplicate" : []].flat().join(", ");
-    const what = `${topic} ${printable(eventId)}${details && ` (${details})`} to ${to}`;
+    const subject = [topic, booking ?? listing, eventId].filter((part) => part !== undefined).map(printable);
+    const what = `${subject.join(" ")}${details && ` (${details})`} to ${to}`;
     return `${out.clock(sentAt)} ${accountIn(event)}-> ${what}: ${out.answer(event)} in ${Math.round(duration ?? 0)} ms`;
   });
 }
@@ -137,7 +140,10 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
     ...deliveryOptions,
   },
   run: async (invocation) => {
-    const { io, out, text, flag } = invocation;
+    const { io, text, flag } = invocation;
+    const terminal = terminalOf(io);
+    const out = new Output(terminal.io, invocation.out.json);
+    const shell = { terminal, out };
     const accessToken = io.env.STAYHOOK_ACCESS_TOKEN || undefined;
     const to = toGiven(invocation, "STAYHOOK_TARGET");
     const port = integerOf(invocation, "port") ?? 4010;
@@ -156,16 +162,12 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
       observe: (event: SandboxObservation) => tell(out, event),
     };
     const made = createSandboxWith(options, file === undefined ? undefined : fileKeeper(file));
-    const accounts = accountsOf(made);
-    if (flag("demo")) for (const account of accounts) await addDemo(account);
+    if (flag("demo")) for (const account of accountsOf(made)) await addDemo(account);
     await listen(made, { port, host: text("host") });
     try {
       announce(out, made, accessToken !== undefined);
-      const configureAll = async (url: string) => {
-        for (const account of accounts) await configure(made.url, account, url);
-      };
-      if (to !== undefined && to !== "-") await configureAll(to);
-      await runShell(invocation, made, to === "-" ? configureAll : undefined);
+      if (to !== undefined && to !== "-") configure(made, to);
+      await runShell(shell, made, to === "-" ? (url) => configure(made, url) : undefined);
     } finally {
       await made.close();
     }
@@ -196,12 +198,9 @@ async function listen(made: Sandbox, where: { port: number; host: string | undef
   }
 }
 
-/** Configures the endpoint through the API, as an app does when it starts. The URL of an account names the account. */
-async function configure(
-  baseUrl: string,
-  { accessToken, accountId }: SandboxAccount,
-  to: string,
-): Promise<void> {
-  const client = new StayhookClient({ baseUrl, accessToken });
-  await client.webhookConfig.ensure({ endpoints: addAccount(to, accountId) });
+/** Configures the endpoint of each account. The URL of an account names the account. @throws UsageError */
+function configure(made: ConfigurableSandbox, to: string): void {
+  const problem = problemWithShared(to, new URL(made.url));
+  if (problem !== undefined) throw new UsageError(`The URL of --to ${problem}.`);
+  made.configure((account) => sharedEndpoints(addAccount(to, account)));
 }
