@@ -220,6 +220,7 @@ export class Claims<Tx> {
   #putBack(claim: ClaimedEvent): void {
     const lane = this.#queue.laneOf(claim);
     const wait = this.#options.breaker.putBack(claim, lane, performance.now());
+    this.#options.shares.leave(lane.account);
     // While everything is shut, nothing is claimed.
     if (wait === undefined) void this.giveBack(claim);
     else this.#putBacks.add(claim, wait);
@@ -231,8 +232,10 @@ export class Claims<Tx> {
     // The reads of an app that has one account are limited before the claim.
     if (account === undefined || kind === undefined) return true;
     const wait = this.#options.readLimits.of(account).turnOf(claim, performance.now());
-    if (wait > 0) this.#putBacks.add(claim, wait);
-    return wait === 0;
+    if (wait === 0) return true;
+    this.#options.shares.leave(account);
+    this.#putBacks.add(claim, wait);
+    return false;
   }
 
   /** Renews the leases that have ended, and then asks the store for due events. */

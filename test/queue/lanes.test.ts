@@ -108,6 +108,31 @@ describe("one account", () => {
     expect(alone).toBeGreaterThan((25 / 0.3) * 10 * 0.9);
   });
 
+  test.each([
+    { concurrency: 10, latency: 3000 },
+    { concurrency: 3, latency: 500 },
+    { concurrency: 1, latency: 500 },
+  ])(
+    "with a backlog of slow events gives way to one event of another: %o",
+    async ({ concurrency, latency }) => {
+      const policy = { concurrency };
+      const app = appOf(() => 200, { latency: (account) => (account === "bad" ? latency : 20), ...policy });
+      for (let n = 0; n < 600; n += 1) await app.send("bad", `B${n}`);
+      app.queue.start();
+      for (let n = 0; n < 5; n += 1) {
+        await advance(7 * SECOND);
+        await app.send(`ok${n}`, `R${n}`);
+      }
+      await advance(latency + SECOND);
+      const others = app.waits.filter(isOther);
+      expect(others).toHaveLength(5);
+      // A slot is free at the latest when an attempt ends.
+      expect(quantile(others, 1)).toBeLessThanOrEqual(latency + 500);
+      const share = (app.now() / latency) * concurrency;
+      expect(app.waits.length - others.length).toBeGreaterThan(share * (concurrency === 1 ? 0.8 : 0.45));
+    },
+  );
+
   test("uses all slots that nobody else needs", async () => {
     const app = appOf(() => 200, { latency: () => SECOND });
     for (let n = 0; n < 100; n += 1) await app.send("bad", `B${n}`);
