@@ -41,4 +41,5 @@ process.once("SIGTERM", async () => {
   await server.stop();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 });

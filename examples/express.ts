@@ -39,4 +39,5 @@ process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 });

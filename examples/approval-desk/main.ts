@@ -121,4 +121,5 @@ process.once("SIGTERM", async () => {
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 });

@@ -66,4 +66,5 @@ async function stop() {
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 }

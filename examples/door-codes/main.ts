@@ -96,4 +96,5 @@ async function stop() {
   await reconciler.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 }

@@ -13,4 +13,5 @@ process.once("SIGTERM", async () => {
   server.close();
   await webhooks.close();
   await store.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
 });

@@ -65,4 +65,5 @@ for (const signal of ["SIGINT", "SIGTERM"])
     await reconciler.close();
     await webhooks.close(); // lets running callbacks finish
     await store.close();
+    process.exit(); // a callback that ignores its signal may hold a timer
   });

@@ -85,7 +85,7 @@ export class Attempt<Tx> {
       queue.logger.limited(
         "unrecorded",
         "error",
-        `the store did not record the result of event ${eventId}. The event will be handled again when its lease ends`,
+        `the store did not confirm that it recorded the result of event ${eventId}. If it did not, the event is handled again when its lease ends`,
         { eventId, error },
       );
       return "lost" as const;
@@ -359,7 +359,7 @@ export class Attempt<Tx> {
   #lost(): AttemptEnd {
     const { eventId, ref } = this.claim;
     this.#queue.logger.warn(
-      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. Another process has taken the event over and handles it again, unless someone deleted the event`,
+      `the lease of event ${eventId} (${ref ?? "no record"}) was lost before the store recorded the result. Either another process has claimed the event since, and its callback runs twice, or someone has deleted the event`,
       { eventId, ref },
     );
     return "lost";

@@ -8,10 +8,10 @@ import type { Work, WorkResult } from "./work.ts";
 /** Why a run is cut off. A run is `released` when the handler closes or a drain stops. */
 export type Cut = "timeout" | "released" | "expiring" | "lost" | "aborted";
 
+const AGAIN = `Unless the callback succeeds within ${GRACE / 1000} s, the event will be handled again.`;
 const REASONS: Record<Exclude<Cut, "timeout">, string> = {
-  released: "The webhook handler is closing, or drain() has ended. The event will be handled again.",
-  expiring:
-    "The lease of the event could not be renewed and is about to end. The event will be handled again.",
+  released: `The webhook handler is closing, or drain() has ended. ${AGAIN}`,
+  expiring: `The lease of the event could not be renewed and is about to end. ${AGAIN}`,
   lost: "The lease of the event was lost. Another process may be handling the event.",
   aborted: "The caller of process() aborted the attempt.",
 };

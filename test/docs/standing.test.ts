@@ -157,7 +157,10 @@ const checks: Record<string, (running: Running) => unknown> = {
       process.listeners(signal).filter((each) => !before.includes(each)),
     );
     expect(added.length).toBe(2);
+    const exit = vi.spyOn(process, "exit").mockReturnValue(undefined as never);
     await (added[0] as unknown as () => Promise<void>)();
+    expect(exit).toHaveBeenCalledOnce();
+    exit.mockRestore();
     await expect(base.store.counts()).rejects.toThrow(/closed/);
     await expect(fetch(`http://127.0.0.1:${port}/`)).rejects.toThrow();
   },

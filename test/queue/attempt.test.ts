@@ -290,6 +290,24 @@ describe("the end of an attempt", () => {
     expect(logged.join()).toMatch(/did not record the result of event a\..*did not answer within 30000 ms/);
   });
 
+  test("without an answer of the store at close does not say that the event will be handled again", async () => {
+    const { queue, ran, stateOf, logged } = await startedQueue(["a"], {
+      alter: {
+        settle: (own) => async (claim, outcome) => {
+          await own(claim, outcome);
+          throw new Error("the answer is lost");
+        },
+      },
+    });
+    await advance(SECOND);
+    const closing = queue.close(0);
+    await advance(10 * SECOND);
+    await closing;
+    expect([await stateOf("a"), ran]).toEqual(["done", ["a"]]);
+    const [line] = logged.filter((each) => String(each).includes("did not confirm"));
+    expect(String(line)).toContain("If it did not, the event is handled again when its lease ends");
+  });
+
   test.each<{ name: string; result: WorkResult<never>; begun: number }>([
     { name: "is recorded while the next events run, at most one for each slot", result: done, begun: 4 },
     { name: "keeps its slot if it includes the user's writes", result: withWrites(() => {}), begun: 2 },

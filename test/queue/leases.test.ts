@@ -290,13 +290,22 @@ describe("a lease", () => {
   );
 
   test("that is about to end still records a callback that returns in time", async () => {
+    let reason: Error | undefined;
     const { stateOf, kinds } = await inlineQueue({
       alter: unrenewed,
       work: (_, { signal }) =>
-        new Promise((resolve) => signal.addEventListener("abort", () => setTimeout(resolve, SECOND, done))),
+        new Promise((resolve) =>
+          signal.addEventListener("abort", () => {
+            reason = signal.reason;
+            setTimeout(resolve, SECOND, done);
+          }),
+        ),
     });
     await advance(30 * SECOND);
     expect([await stateOf("a"), kinds()]).toEqual(["done", ["done"]]);
+    expect(reason?.message).toMatch(
+      /Unless the callback succeeds within 3 s, the event will be handled again\.$/,
+    );
   });
 });
 
