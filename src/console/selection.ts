@@ -58,7 +58,7 @@ export async function searchFor(
   let last: string | undefined;
   for await (const event of eachEvent(store, filter, { after })) {
     const isFull = events.length >= limit && isMatch(event);
-    if (isFull) return { events, next: events.at(-1)!.eventId, cutAfter: undefined };
+    if (isFull) return { events, next: last, cutAfter: undefined };
     if (read >= MOST_SEARCHED || performance.now() > endsAt) return { events, next: last, cutAfter: read };
     if (isMatch(event)) events.push(event);
     last = event.eventId;

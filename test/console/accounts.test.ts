@@ -33,6 +33,7 @@ test("a code of two accounts leads to a choice", async () => {
   const { status, text } = await get("?find=cal1");
   expect(status).toBe(200);
   expect(plain(text)).toMatch(/Several records match “cal1” c3\/booking:CAL1 b7\/booking:CAL1/);
+  expect((await get("?find=cal1&account=c3")).url).toContain("record=c3%2Fbooking%3ACAL1&account=c3");
 });
 
 test("the causes, the search for an error and the words of a question know the account of the filter", async () => {

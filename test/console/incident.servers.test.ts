@@ -214,6 +214,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await page.clock.runFor(3000);
     await page.waitForSelector("#causes");
     await isLive(page);
+    expect(await page.title()).toBe("Events: parked · Stayhook");
     const plain = await openPage({ javaScriptEnabled: false });
     store.counts = async () => Promise.reject(new Error("gone"));
     const answer = await plain.request.get(`${url}/`);
