@@ -1,11 +1,9 @@
 // Groups parked events by cause.
 
 import { accountOf, splitKey } from "../account.ts";
-import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { causeOf, parkedAt } from "./cause-key.ts";
 import { countOf } from "./flash.ts";
-import { MOST_SEARCHED, type Selection, search } from "./selection.ts";
 
 /** Parked events that failed in the same way. */
 export interface Cause {
@@ -21,18 +19,8 @@ export interface Cause {
   readonly last: Date;
 }
 
-/** The causes of parked events, the most frequent first. */
-export interface Causes {
-  readonly causes: readonly Cause[];
-  /** How many events were read, if a limit stopped the reading. Older ones are not counted. */
-  readonly cutAfter: number | undefined;
-}
-
-export async function causesOf(
-  store: Pick<EventStore<unknown>, "list">,
-  selection: Selection,
-): Promise<Causes> {
-  const { events, cutAfter } = await search(store, selection, { limit: MOST_SEARCHED });
+/** Groups parked events. The most frequent cause comes first. */
+export function causesOf(events: readonly StoredEvent[]): readonly Cause[] {
   const causes = [...Map.groupBy(events, causeOf)].map(([key, of]): Cause => {
     const times = of.map((event) => parkedAt(event).getTime());
     return {
@@ -44,7 +32,7 @@ export async function causesOf(
       last: new Date(Math.max(...times)),
     };
   });
-  return { causes: causes.sort((one, other) => other.count - one.count), cutAfter };
+  return causes.sort((one, other) => other.count - one.count);
 }
 
 /** The records and the accounts of events. */

@@ -4,7 +4,7 @@ import { inAccount, splitKey } from "../account.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { spellingsOf } from "./known-ref.ts";
-import { MOST_SEARCHED, searchFor } from "./selection.ts";
+import { searchFor } from "./selection.ts";
 
 type Store = Pick<EventStore<unknown>, "list" | "snapshotOf">;
 
@@ -48,6 +48,6 @@ export async function knownRefs(store: Store, text: string, account?: string): P
 export async function refsOfAccounts(store: Store, text: string): Promise<readonly string[]> {
   const meant = new Set(meantBy(text).map((ref) => ref.toLowerCase()));
   const isMeant = ({ ref }: StoredEvent) => ref !== null && meant.has(splitKey(ref).rest.toLowerCase());
-  const { events } = await searchFor(store, {}, isMeant, { limit: MOST_SEARCHED });
+  const { events } = await searchFor(store, {}, isMeant);
   return [...new Set(events.map(({ ref }) => ref!))].slice(0, MOST_REFS);
 }

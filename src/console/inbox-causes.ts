@@ -3,7 +3,7 @@
 import { splitFrames } from "../error-text.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { lineOf, withoutIds } from "./cause-key.ts";
-import { type Cause, type Causes, placesOf } from "./causes.ts";
+import { type Cause, placesOf } from "./causes.ts";
 import { listQuery } from "./filter-form.ts";
 import { countOf } from "./flash.ts";
 import { type Html, html, time } from "./html.ts";
@@ -27,7 +27,7 @@ const reasons: Readonly<Record<string, string>> = {
 };
 
 /** Each cause with a link to its events and a button to replay them. One cause alone also has its records. */
-export function causesView({ causes, cutAfter }: Causes, selection: Selection, visit: Visit): Html {
+export function causesView(causes: readonly Cause[], selection: Selection, visit: Visit): Html {
   const { query } = visit;
   const isOne = selection.cause !== undefined;
   const hides = !isPersonal(query) && causes.some(({ event }) => event.reason === "callback");
@@ -39,9 +39,6 @@ export function causesView({ causes, cutAfter }: Causes, selection: Selection, v
   }${
     causes.length > MOST_CAUSES &&
     html`<p class="soft">${causes.length - MOST_CAUSES} rarer causes are left out.</p>`
-  }${
-    cutAfter !== undefined &&
-    html`<p class="soft">Only the newest ${cutAfter.toLocaleString("en-US")} parked events are counted.</p>`
   }${isOne && html`<p><a href="?${listQuery({ ...selection, cause: undefined }, query)}">All causes</a></p>`}</section>`;
 }
 

@@ -6,7 +6,7 @@ import type { StoredEvent } from "../stores/stored-event.ts";
 import { placesOf, touchedBy } from "./causes.ts";
 import { countEvents } from "./event-pages.ts";
 import type { Store } from "./inbox-parts.ts";
-import { isNarrowed, MOST_SEARCHED, type Selection, search } from "./selection.ts";
+import { isNarrowed, type Selection, search } from "./selection.ts";
 
 /** The order in which states are counted. Parked events come first, because counting may stop early. */
 const countOrder: readonly EventState[] = ["parked", "retrying", "scheduled", "pending", "done"];
@@ -16,7 +16,7 @@ const COUNT_TIMEOUT = 5000;
 export const countLimit = () => ({ events: COUNT_LIMIT, endsAt: performance.now() + COUNT_TIMEOUT });
 /** The events of a narrowed selection that a change would change. */
 export async function changeable(store: Store, change: Change, selection: Selection) {
-  const { events, cutAfter } = await search(store, selection, { limit: MOST_SEARCHED });
+  const { events, cutAfter } = await search(store, selection);
   const states = choosableStates(change, selection.filter);
   return { events: events.filter(({ state }) => states.includes(state)), cutAfter };
 }

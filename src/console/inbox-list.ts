@@ -1,7 +1,8 @@
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
 import type { AvailableHealth } from "../webhooks/health.ts";
-import { causesOf } from "./causes.ts";
+import { parkedAt } from "./cause-key.ts";
+import { type Cause, causesOf } from "./causes.ts";
 import type { Soonest } from "./event-pages.ts";
 import { filterForm, listQuery, queryOf, selectionOf } from "./filter-form.ts";
 import { flashOf } from "./flash.ts";
@@ -19,12 +20,7 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
   const selection = selectionOf(query);
   const { filter } = selection;
   const after = query.get("after") || undefined;
-  const isGrouped = filter.state === "parked" && after === undefined;
-  const [healthNow, listed, grouped] = await Promise.all([
-    health(),
-    listedOf(store, selection, after),
-    isGrouped ? causesOf(store, selection) : undefined,
-  ]);
+  const [healthNow, listed] = await Promise.all([health(), listedOf(store, selection, after)]);
   if (healthNow.state === "unavailable") throw healthNow.error;
   const { ref } = filter;
   const known = ref !== undefined && listed.events.length === 0 ? await inKnownCase(store, ref) : ref;
@@ -36,8 +32,8 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
 <div class="plots" id="plots">${plot("received", "Received", "rate")}${plot("done", "Handled", "rate")}${plot("oldest", "Oldest waiting", "age")}</div>
 ${tabsOf(healthNow.counts, selection, query)}
 ${filterForm(selection, hiddenFields([...queryOf({ filter: { state: filter.state } }), ...ofVisit(query)]), clearedOf(filter, query))}
-${grouped && grouped.causes.length > 0 && causesView(grouped, selection, visit)}
-${searchNote(listed, selection)}
+${listed.causes && listed.causes.length > 0 && causesView(listed.causes, selection, visit)}
+${searchNote(listed, filter)}
 <form class="list" method="post" data-select data-replace>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(selection, query)]}
 ${
   listed.events.length > 0
@@ -51,20 +47,24 @@ ${
 }</form>
 <nav class="pages" aria-label="Pages of events">${
     after !== undefined && html`<a class="button" href="?${listQuery(selection, query)}">Newest</a>`
-  }${listed.next !== undefined && html`<a class="button" rel="next" href="?${listQuery(selection, query, { after: listed.next })}">${listed.cutAfter === undefined ? "Older" : "Search older events"}</a>`}</nav>`;
+  }${listed.next !== undefined && html`<a class="button" rel="next" href="?${listQuery(selection, query, { after: listed.next })}">${listed.cutAfter === undefined || filter.state === "parked" ? "Older" : "Search older events"}</a>`}</nav>`;
   return { title: filter.state ? `Events: ${filter.state}` : "Events", body };
 }
 
 const clearedOf = ({ state }: EventFilter, query: URLSearchParams): URLSearchParams =>
   listQuery({ filter: { state } }, query);
 
-/** The events of a page of the list. `toCome` if they are scheduled. */
+/** The events of a page of the list. */
 interface Listed extends Found {
+  /** What is to come, if the events are scheduled. */
   readonly toCome?: Soonest | undefined;
+  /** The causes of all parked events, on the first page of them. */
+  readonly causes?: readonly Cause[] | undefined;
 }
 
 async function listedOf(store: Store, selection: Selection, after: string | undefined): Promise<Listed> {
   const { filter } = selection;
+  if (filter.state === "parked") return parkedOf(store, selection, after);
   if (isNarrowed(selection)) return search(store, selection, { limit: PAGE, after });
   if (filter.state === "scheduled") {
     const toCome = await toComeOf(store, filter, MOST_SCHEDULED);
@@ -76,10 +76,26 @@ async function listedOf(store: Store, selection: Selection, after: string | unde
   return { events, next: found.length > PAGE ? events.at(-1)!.eventId : undefined, cutAfter: undefined };
 }
 
-function searchNote({ cutAfter }: Found, { error }: Selection): Html | undefined {
+/** Parked events, of which the one that parked last comes first. An event may park a day after it was received. */
+async function parkedOf(store: Store, selection: Selection, after: string | undefined): Promise<Listed> {
+  const { events, cutAfter } = await search(store, selection);
+  const sorted = events.toSorted((one, other) => Number(parkedAt(other)) - Number(parkedAt(one)));
+  // If the event before this page is parked no more, begin anew.
+  const start = after === undefined ? 0 : sorted.findIndex(({ eventId }) => eventId === after) + 1;
+  const page = sorted.slice(start, start + PAGE);
+  return {
+    events: page,
+    causes: after === undefined ? causesOf(sorted) : undefined,
+    next: start + PAGE < sorted.length ? page.at(-1)!.eventId : undefined,
+    cutAfter,
+  };
+}
+
+/** Says that a search has not read all events of its filter. */
+function searchNote({ cutAfter }: Found, { state }: EventFilter): Html | undefined {
   if (cutAfter === undefined) return undefined;
-  const more = error !== undefined && "Choose a state or a time in the filter to search further back.";
-  return html`<p class="soft">Only ${cutAfter.toLocaleString("en-US")} events were searched, the newest of the others in the filter. ${more}</p>`;
+  const others = state === "parked" ? "a time" : "a state or a time";
+  return html`<p class="soft">You see what is in ${cutAfter.toLocaleString("en-US")} events, those of the filter that were received last. For older ones, set ${others} in the filter.</p>`;
 }
 
 /** The tab "Scheduled" shows at most this many events. */
@@ -113,13 +129,23 @@ function tabsOf(
 
 /** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */
 function toolsOf(selection: Selection, query: URLSearchParams): Html {
-  const all = (change: "replay" | "discard", text: string) =>
+  // Scheduled events have not been tried yet, so a replay would be the wrong word.
+  const [replay, replayAll, discard, discardAll] =
+    selection.filter.state === "scheduled"
+      ? ["Run selected now", "Run all matching events now…", "Cancel selected", "Cancel all matching events…"]
+      : [
+          "Replay selected",
+          "Replay all matching events…",
+          "Discard selected",
+          "Discard all matching events…",
+        ];
+  const all = (change: "replay" | "discard", text: string | undefined) =>
     html`<a class="button${change === "discard" && " danger"}" href="?${listQuery(selection, query, { confirm: change })}">${text}</a>`;
   return html`<div class="tools"><label data-js hidden><input type="checkbox" data-all aria-label="Select all on this page"><span data-selected>0 selected</span></label>
-<button name="do" value="replay" data-needs-selection>Replay selected</button><button class="danger" name="do" value="discard" data-needs-selection>Discard selected</button>
+<button name="do" value="replay" data-needs-selection>${replay}</button><button class="danger" name="do" value="discard" data-needs-selection>${discard}</button>
 ${
   !isEmpty(selection) &&
-  html`<span class="end">${all("replay", "Replay all matching events…")}${all("discard", "Discard all matching events…")}</span>`
+  html`<span class="end">${all("replay", replayAll)}${all("discard", discardAll)}</span>`
 }</div>`;
 }
 

@@ -24,7 +24,7 @@ export function isEmpty(selection: Selection): boolean {
 }
 
 /** A search reads at most this many events, or as many as it can in this time, ms. */
-export const MOST_SEARCHED = 10_000;
+const MOST_SEARCHED = 10_000;
 const SEARCH_TIMEOUT = 5000;
 
 /** The events that a search found, the newest first. */
@@ -36,11 +36,11 @@ export interface Found {
   readonly cutAfter: number | undefined;
 }
 
-/** Finds the events of a selection. */
+/** Finds the events of a selection. Without a limit, finds all in the events that a search reads. */
 export function search(
   store: Pick<EventStore<unknown>, "list">,
   selection: Selection,
-  options: { readonly limit: number; readonly after?: string | undefined },
+  options: { readonly limit?: number; readonly after?: string | undefined } = {},
 ): Promise<Found> {
   return searchFor(store, selection.filter, matcherOf(selection), options);
 }
@@ -50,7 +50,10 @@ export async function searchFor(
   store: Pick<EventStore<unknown>, "list">,
   filter: EventFilter,
   isMatch: (event: StoredEvent) => boolean,
-  { limit, after }: { readonly limit: number; readonly after?: string | undefined },
+  {
+    limit = Number.POSITIVE_INFINITY,
+    after,
+  }: { readonly limit?: number; readonly after?: string | undefined } = {},
 ): Promise<Found> {
   const endsAt = performance.now() + SEARCH_TIMEOUT;
   const events: StoredEvent[] = [];

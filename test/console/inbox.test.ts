@@ -1,3 +1,4 @@
+import type { ClaimedEvent } from "stayhook/store";
 import { describe, expect, test, vi } from "vitest";
 import { decodeEntities, type inboxOf, servedInboxOf } from "./support.ts";
 
@@ -164,7 +165,9 @@ describe("the filter by the text of an error", () => {
     const text = await page("?error=timed+out");
     expect(lists.mock.calls.length).toBeLessThan(13);
     expect(idsIn(text)).toEqual([]);
-    expect(plain(text)).toContain("Only 10,000 events were searched");
+    expect(plain(text)).toContain(
+      "You see what is in 10,000 events, those of the filter that were received last. For older ones, set a state or a time",
+    );
     const next = decodeEntities(/rel="next" href="([^"]*)"/.exec(text)?.[1] ?? "");
     expect(plain(text)).toContain("Search older events");
     expect(await listed(next)).toHaveLength(2);
@@ -525,6 +528,38 @@ test("parked events are grouped by cause, with when they parked, and the events 
   expect(await store.counts()).toMatchObject({ parked: 1, pending: 3 });
 });
 
+test("parked events are listed by the time of parking, page by page, and what is cut is told", async () => {
+  const { handle, receive, store, page, listed, browser, url } = await served();
+  // The event that is received first parks last.
+  const late = await receive({ bookingCode: "LATE" });
+  const [claim] = (await store.claim({ limit: 1, leaseDuration: 60_000 })) as [ClaimedEvent];
+  const ids: string[] = [];
+  for (let n = 0; n < 60; n++) ids.unshift(await handle(`BAD${n}`, "Cancelled"));
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  const since = Date.now() - claim.claimedAt;
+  await store.settle(claim, {
+    state: "parked",
+    reason: "callback",
+    entry: { duration: since, reason: "callback", error: "Error: late" },
+  });
+  const first = await browser.get(`${url}/?state=parked`);
+  const next = decodeEntities(/rel="next" href="([^"]*)"/.exec(first.text)?.[1] ?? "");
+  const pages = [...idsIn(first.text), ...(await listed(next))];
+  expect(pages[0]).toBe(late);
+  expect(pages.toSorted()).toEqual([late, ...ids].toSorted());
+  // The event at the end of the first page is parked no more, so the list begins anew.
+  await store.replay({ eventId: pages[49]! });
+  expect((await listed(next))[0]).toBe(late);
+  const list = store.list.bind(store);
+  const [example] = await list({ state: "parked", limit: 1 });
+  vi.spyOn(store, "list").mockImplementation(async ({ limit = 0, after }) =>
+    Array.from({ length: limit }, (_, n) => ({ ...example!, eventId: `${after ?? ""}x${n}` })),
+  );
+  expect(plain(await page("?state=parked"))).toContain(
+    "You see what is in 10,000 events, those of the filter that were received last. For older ones, set a time",
+  );
+});
+
 test("after a replay the page says what came of it, and whether a process claims events at all", async () => {
   const { handle, webhooks, browser, url, platform } = await served();
   const parked = [await handle("BAD", "Cancelled"), await handle("WORSE", "Cancelled")];
@@ -562,6 +597,9 @@ describe("scheduled events", () => {
     expect(plain(asked.text)).toContain("Run 2 timers now, before their time?");
     expect(plain(asked.text)).not.toContain("attempt");
     expect(await store.counts()).toMatchObject({ scheduled: 2, pending: 0 });
+    expect(plain(await page("?state=scheduled"))).toMatch(
+      /Run selected now Cancel selected Run all matching events now… Cancel all matching events…/,
+    );
     const all = plain(await page("?confirm=replay&state=scheduled"));
     expect(all).toContain("Run 2 timers now, before their time?");
     expect(all).not.toContain("attempt");
