@@ -11,7 +11,7 @@ export const mysqlUrl = sharedServer(
   "MySQL",
   () => [process.env.MYSQL_URL ?? "mysql://root@127.0.0.1:3306/test"],
   (url) => answers(url, "SELECT 1"),
-  startOwnMysql,
+  () => startOwnMysql(),
 );
 
 async function answers(url: string, sql: string): Promise<boolean> {
@@ -28,8 +28,12 @@ async function answers(url: string, sql: string): Promise<boolean> {
   }
 }
 
-/** Starts a server in a temporary directory. Returns `undefined` if the program is not installed. */
-export async function startOwnMysql(): Promise<OwnServer | undefined> {
+/**
+ * Starts a server in a temporary directory. Returns `undefined` if the program is not installed.
+ *
+ * @param zone - the time zone of the server's system
+ */
+export async function startOwnMysql(zone?: string): Promise<OwnServer | undefined> {
   const [program, install] = [installed(["mariadbd", "mysqld"]), installed(["mariadb-install-db"])];
   if (program === undefined || install === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-mysql-"));
@@ -47,7 +51,11 @@ export async function startOwnMysql(): Promise<OwnServer | undefined> {
   ];
   return ownServer({
     ...{ url: `${server}/test`, directory },
-    run: () => spawn(program, [...files, ...args], { stdio: "ignore" }),
+    run: () =>
+      spawn(program, [...files, ...args], {
+        stdio: "ignore",
+        env: zone ? { ...process.env, TZ: zone } : process.env,
+      }),
     answers: () => answers(server, "CREATE DATABASE IF NOT EXISTS test"),
   });
 }

@@ -1,11 +1,12 @@
 // Databases, servers and pools with other settings than those of this machine.
 
 import mysql from "mysql2/promise";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
-import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
+import { startOwnMysql } from "../../support/mysql-server.ts";
+import type { OwnServer } from "../../support/server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
-import { createDatabases, describeMysql } from "./support.ts";
+import { createDatabases, describeMysql, url } from "./support.ts";
 
 const HOUSE = "Дом у моря 🏠 ö";
 const SNAPSHOT = { status: HOUSE, fields: { name: HOUSE } };
@@ -64,24 +65,6 @@ describeMysql("settings", () => {
 
   test("the url's own charset does not count", async () => {
     await play(await storeOn({ url: `${await databases.create()}?charset=latin1` }));
-  });
-
-  test.each([
-    ["Europe/Berlin, the hour that comes twice", "+02:00", "+01:00", Date.UTC(2026, 9, 25, 1, 30)],
-    ["Europe/Berlin, the hour that is left out", "+01:00", "+02:00", Date.UTC(2026, 2, 29, 1, 30)],
-  ])("the clock is UTC at the change of %s", async (_, before, after, at) => {
-    const connection = await mysql.createConnection({ uri: await databases.create() });
-    onTestFinished(() => connection.end());
-    const clock = async (seconds: number) => {
-      await connection.query(`SET timestamp = ${seconds}`);
-      const [rows] = await connection.query<mysql.RowDataPacket[]>(mysqlDialect.clock!);
-      return Number(rows[0]?.now);
-    };
-    for (const zone of [before, after, "SYSTEM"]) {
-      await connection.query(`SET time_zone = '${zone}'`);
-      for (const ms of [at - 3_600_000, at - 1000, at, at + 1000, at + 3_600_000])
-        expect(await clock(ms / 1000)).toBe(ms);
-    }
   });
 
   const strict = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',EMPTY_STRING_IS_NULL')";
@@ -182,5 +165,63 @@ describeMysql("settings", () => {
     expect(seen.size).toBe(7);
     expect(await store.settle(claim!, DONE)).toBe(true);
     expect(await store.nextDue()).toBe(0);
+  });
+});
+
+describe.skipIf(url === undefined)("a server in a zone with summer time", () => {
+  let server: OwnServer | undefined;
+  beforeAll(async () => {
+    server = await startOwnMysql("Europe/Berlin");
+  });
+  afterAll(() => server?.close());
+
+  const changes = [
+    ["the hour that comes twice", Date.UTC(2026, 9, 25, 1)],
+    ["the hour that is left out", Date.UTC(2026, 2, 29, 1)],
+  ] as const;
+  test.each(
+    changes.flatMap(([name, change]) =>
+      [-90, -60, -31, -1, 0, 30].map((start) => [name, start, change] as const),
+    ),
+  )("leases and timers keep their times at %s (minute %i)", async (_, start, change) => {
+    const pool = mysql.createPool({ uri: server!.url, connectionLimit: 1 });
+    const store = mysqlStore({ pool });
+    onTestFinished(async () => {
+      await store.close();
+      await pool.query("DROP TABLE IF EXISTS stayhook_events, stayhook_records, stayhook_meta");
+      await pool.end();
+    });
+    /** Sets the time of the session, in minutes after the change. */
+    const minute = async (minutes: number) => {
+      const at = change + minutes * 60_000;
+      await pool.query(`SET timestamp = ${at / 1000}`);
+      const [rows] = await pool.query<mysql.RowDataPacket[]>(
+        "SELECT HOUR(NOW()) AS hour, @@time_zone AS zone",
+      );
+      const hour = new Intl.DateTimeFormat("en", {
+        timeZone: "Europe/Berlin",
+        hour: "numeric",
+        hourCycle: "h23",
+      });
+      expect(rows[0]).toEqual({ hour: Number(hour.format(at)), zone: "SYSTEM" });
+    };
+    // A migration ends its connection, and the next one has another time.
+    await store.counts();
+    await minute(start);
+    const timer = { ...eventOf("booking:1", "timer"), source: "timer" as const };
+    expect(await store.add(timer, { dueIn: 60 * 60_000 })).toBe("added");
+    const event = eventOf("listing:1");
+    await store.add(event);
+    const [claim] = await store.claim({ limit: 9, leaseDuration: 60 * 60_000 });
+    expect(claim!.eventId).toBe(event.eventId);
+    for (const minutes of [1, 30, 59]) {
+      await minute(start + minutes);
+      expect(await store.claim(CLAIM)).toEqual([]);
+      expect(await store.nextDue()).toBe((60 - minutes) * 60_000);
+    }
+    expect(await store.settle(claim!, DONE)).toBe(true);
+    await minute(start + 60);
+    expect(await store.claim(CLAIM)).toMatchObject([{ ref: timer.ref }]);
+    expect((await store.get(event.eventId))?.receivedAt.getTime()).toBe(change + start * 60_000);
   });
 });
