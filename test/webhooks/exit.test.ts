@@ -40,3 +40,16 @@ test.each([
 ])("a process that closes its handler, has no events, or does not start it, is silent: %s", async (end) => {
   expect(await worker(end)).not.toContain("stayhook:");
 });
+
+test("close without time left, because the store does not answer, causes no TimeoutNegativeWarning", async () => {
+  const stderr = await worker(`
+    store.settle = () => new Promise(() => {});
+    await store.add({ ...event, eventId: "e2", ref: null, topic: "messages", timestamp: new Date().toISOString() });
+    webhooks.start();
+    while ((await store.counts()).processing === 0) await new Promise((resolve) => setTimeout(resolve, 10));
+    await webhooks.close({ timeout: 0 });
+    await store.close();
+    console.error("closed");`);
+  expect(stderr).toContain("closed");
+  expect(stderr).not.toContain("TimeoutNegativeWarning");
+});
