@@ -9,6 +9,7 @@ import { rowIdOf } from "../stores/firing-id.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { inAccountId } from "../webhooks/own-ids.ts";
 import { placeKey } from "../webhooks/reconciler-place.ts";
+import { asWaiting, isHeld } from "./moved-events.ts";
 
 type Store = EventStore<unknown>;
 
@@ -18,7 +19,7 @@ export interface Adopted {
   readonly events: number;
   /** How many snapshots the account has got. */
   readonly snapshots: number;
-  /** How many records are left, because a process is handling an event of them. */
+  /** How many records, and events without a record, are left, because a process is handling them. */
   readonly processing: number;
 }
 
@@ -42,7 +43,11 @@ export async function adoptInto(store: Store, account: string): Promise<Adopted>
     snapshots += moved?.snapshots ?? 0;
     if (!moved) processing += 1;
   }
-  for (const eventId of alone.reverse()) if (await moveAlone(store, account, eventId)) events += 1;
+  for (const eventId of alone.reverse()) {
+    const moved = await moveAlone(store, account, eventId);
+    if (moved === "new") events += 1;
+    if (moved === "held") processing += 1;
+  }
   await movePlace(store, account);
   return { events, snapshots, processing };
 }
@@ -81,14 +86,15 @@ async function eventsOf(store: Store, ref: string): Promise<StoredEvent[]> {
 }
 
 /** Moves an event without a record. The original stays as discarded, because a store deletes single events only by age. */
-async function moveAlone(store: Store, account: string, eventId: string): Promise<boolean> {
+async function moveAlone(store: Store, account: string, eventId: string): Promise<"new" | "known" | "held"> {
   const event = await store.get(eventId);
-  if (!event || isHeld(event)) return false;
+  if (!event) return "known";
+  if (isHeld(event)) return "held";
   const copy = moved(event, account);
   const isNew = (await store.get(copy.eventId)) === undefined;
   await store.restore({ events: [copy], snapshots: [] });
   await store.discard({ eventId });
-  return isNew;
+  return isNew ? "new" : "known";
 }
 
 async function movePlace(store: Store, account: string): Promise<void> {
@@ -100,17 +106,11 @@ async function movePlace(store: Store, account: string): Promise<void> {
   await store.setMeta(placeKey(), undefined, { expected: place.text });
 }
 
-/** Whether a process is handling the event. */
-const isHeld = ({ state, dueAt }: StoredEvent): boolean =>
-  state === "processing" && dueAt !== null && dueAt.getTime() > Date.now();
-
 function moved(event: StoredEvent, account: string): StoredEvent {
   const { eventId } = rowIdOf(event.eventId);
   return {
-    ...event,
+    ...asWaiting(event),
     eventId: inAccountId(account, eventId),
     ref: event.ref === null ? null : inAccount(account, event.ref),
-    // The lease of a process that died has ended.
-    state: event.state === "processing" ? "retrying" : event.state,
   };
 }

@@ -67,6 +67,17 @@ function setup(options: Options = {}, statuses?: Parameters<typeof platform>[0])
   return { client, events, log, post, reads, seen, store, webhooks };
 }
 
+/** An app whose callback sets a timer for the only booking of each of two accounts. */
+function setupWithTimers() {
+  const at = new Date(Date.now() + 3_600_000);
+  const on = {
+    booking: ({ timers }: { timers: { set(name: string, at: Date): void } }) => timers.set("door", at),
+    "booking.timer.door": () => {},
+  };
+  const bookings = { HX3K9: "Confirmed" };
+  return { at, ...setup({ on } as Options, { a17: bookings, b2: bookings }) };
+}
+
 const stored = async ({ store }: { store: { list(o: { limit: number }): Promise<StoredEvent[]> } }) =>
   (await store.list({ limit: 10 })).map(({ ref, eventId }) => ({ ref, eventId }));
 
@@ -349,12 +360,7 @@ describe("forwardTo and process", () => {
 
 describe("an event of an account", () => {
   test("has timers, second looks and follow-ups of the account", async () => {
-    const at = new Date(Date.now() + 3_600_000);
-    const on = {
-      booking: ({ timers }: { timers: { set(name: string, at: Date): void } }) => timers.set("door", at),
-      "booking.timer.door": () => {},
-    };
-    const app = setup({ on } as Options, { a17: { HX3K9: "Confirmed" }, b2: { HX3K9: "Confirmed" } });
+    const { at, ...app } = setupWithTimers();
     for (const account of ["a17", "b2"]) {
       await app.post(`/hooks?account=${account}`);
       await app.post(`/hooks?account=${account}`, { eventId: UUID.replace("3f", "4f") });
@@ -414,12 +420,7 @@ describe("an event of an account", () => {
 
 describe("webhooks.eraseAccount", () => {
   test("deletes the account's events, timers, snapshots and place, and nothing of another account", async () => {
-    const at = new Date(Date.now() + 3_600_000);
-    const on = {
-      booking: ({ timers }: { timers: { set(name: string, at: Date): void } }) => timers.set("door", at),
-      "booking.timer.door": () => {},
-    };
-    const app = setup({ on } as Options, { a17: { HX3K9: "Confirmed" }, b2: { HX3K9: "Confirmed" } });
+    const app = setupWithTimers();
     for (const account of ["a17", "b2"]) {
       await app.post(`/hooks?account=${account}`);
       await app.post(`/hooks?account=${account}`, { eventId: UUID.replace("3f", "4f"), bookingCode: null });

@@ -4,8 +4,8 @@ import { readState, writeState } from "../../reconcile/state.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { keepLastReceived } from "../../stores/last-received.ts";
 import type { RecordSnapshot } from "../../stores/snapshot.ts";
-import type { StoredEvent } from "../../stores/stored-event.ts";
 import { type Command, UsageError } from "../command.ts";
+import { asWaiting, isHeld } from "../moved-events.ts";
 import { checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
 import { plural } from "../output.ts";
 
@@ -63,7 +63,7 @@ Stop your app first, and start it with the new store afterwards. You can run the
 /** @throws StayhookError if an event is being processed */
 async function assertIdle(store: Store, option: string): Promise<void> {
   const processing = await store.list({ state: "processing", limit: BATCH });
-  const held = processing.filter(({ dueAt }) => dueAt !== null && dueAt.getTime() > Date.now());
+  const held = processing.filter(isHeld);
   if (held.length > 0) {
     throw new StayhookError(
       `An app is processing ${held.length} of the events in the store of ${option}, such as ${held[0]!.eventId}. Stop the app, and try again.`,
@@ -135,7 +135,7 @@ async function copyEvents(source: Store, target: Store, check?: Store): Promise<
   for (const { after, length } of pages.reverse()) {
     const page = await source.list({ limit: BATCH, after });
     if (page.length !== length) throw changed();
-    const events = page.reverse().map(waiting);
+    const events = page.reverse().map(asWaiting);
     await target.restore({ events, snapshots: [] });
     if (check)
       await assertSame(
@@ -160,11 +160,6 @@ async function assertSame<T>(
   throw new StayhookError(
     `The store of --to already had the ${nameOf(given[index]!)}, which differs from that of the store of --from. ${again}`,
   );
-}
-
-/** Lets an event wait whose process died. Its lease has ended. */
-function waiting(event: StoredEvent): StoredEvent {
-  return event.state === "processing" ? { ...event, state: "retrying" } : event;
 }
 
 /** Copies the time of the last notification, and the place where the reconciler goes on. */

@@ -3,6 +3,7 @@
 import { expect, test } from "vitest";
 import { adoptInto } from "../../../src/cli/adopt.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
 import { CONFIRMED, storedEvent } from "../event.ts";
 import { describeEvery, opened } from "./stores.ts";
 
@@ -28,7 +29,7 @@ const pending = storedEvent({ ref: "listing:7" });
 const alone = storedEvent({ ref: null });
 const other = storedEvent({ eventId: `b2/${pending.eventId}`, ref: "b2/listing:7" });
 const place = JSON.stringify({
-  ...{ owner: null, lease: 0, elapsed: 5, complete: true, after: null, learned: true, replayed: true },
+  ...{ owner: "dead", lease: 0, elapsed: 5, complete: true, after: null, learned: true, replayed: true },
 });
 
 async function filled(store: EventStore<unknown>): Promise<void> {
@@ -122,6 +123,74 @@ describeEvery(
       await store.settle(claim!, { state: "released" });
       expect(await adoptInto(store, "a17")).toMatchObject({ events: 1, processing: 0 });
       await expectAdopted(store);
+    });
+
+    test("an event without a record that a process is handling stays, and is counted", async () => {
+      const store = opened(await kind.create());
+      await filled(store);
+      const claim = { limit: 1, leaseDuration: minute, eventId: alone.eventId, worker: "w" };
+      const [held] = await store.claim(claim);
+      expect(await adoptInto(store, "a17")).toMatchObject({ events: 3, processing: 1 });
+      expect((await store.get(alone.eventId))?.state).toBe("processing");
+      await store.settle(held!, { state: "released" });
+      expect(await adoptInto(store, "a17")).toMatchObject({ events: 1, processing: 0 });
+      await expectAdopted(store);
+    });
+
+    test("a record that a process claims while it is copied stays, and is counted", async () => {
+      const store = opened(await kind.create());
+      await filled(store);
+      const claims: ClaimedEvent[] = [];
+      const restore: typeof store.restore = async (batch) => {
+        await store.restore(batch);
+        if (batch.events.some(({ ref }) => ref === "a17/listing:7"))
+          claims.push(
+            ...(await store.claim({
+              limit: 1,
+              leaseDuration: minute,
+              eventId: pending.eventId,
+              worker: "w",
+            })),
+          );
+      };
+      expect(await adoptInto(withOwn(store, { restore }), "a17")).toMatchObject({ processing: 1 });
+      expect((await store.get(pending.eventId))?.state).toBe("processing");
+      await store.settle(claims[0]!, { state: "released" });
+      await adoptInto(store, "a17");
+      await expectAdopted(store);
+    });
+
+    test("an event whose process died waits in its account", async () => {
+      const store = opened(await kind.create());
+      await filled(store);
+      await store.claim({ limit: 1, leaseDuration: 300, eventId: pending.eventId, worker: "w" });
+      await store.claim({ limit: 1, leaseDuration: 300, eventId: alone.eventId, worker: "w" });
+      await new Promise((resolve) => setTimeout(resolve, 400));
+      expect(await adoptInto(store, "a17")).toMatchObject({ processing: 0 });
+      for (const { eventId } of [pending, alone])
+        expect(await store.get(`a17/${eventId}`)).toMatchObject({ state: "retrying" });
+    });
+
+    test("events keep their order, a record without events its snapshot, and the account its place", async () => {
+      const store = opened(await kind.create());
+      const of = (ref: string | null) => Array.from({ length: 3 }, () => storedEvent({ ref }));
+      const [some, alone] = [of("booking:A1"), of(null)];
+      const old = { ref: "listing:5", snapshot: CONFIRMED, sequence: 1, seenAt: new Date() };
+      await store.restore({ events: [...some, ...alone], snapshots: [old] });
+      for (const key of ["stayhook:reconciler", "a17/stayhook:reconciler"])
+        await store.setMeta(key, key.startsWith("a17") ? place.replace("dead", "alive") : place, {
+          expected: undefined,
+        });
+      expect(await adoptInto(store, "a17")).toEqual({ events: 6, snapshots: 1, processing: 0 });
+      const all = await store.list({ account: "a17", limit: 10 });
+      const idsOf = (ref: string | null) =>
+        all.filter((event) => event.ref === ref).map(({ eventId }) => eventId.slice("a17/".length));
+      const newestFirst = (events: readonly { eventId: string }[]) =>
+        events.map(({ eventId }) => eventId).toReversed();
+      expect(idsOf("a17/booking:A1")).toEqual(newestFirst(some));
+      expect(idsOf(null)).toEqual(newestFirst(alone));
+      expect(await store.snapshotOf("a17/listing:5")).toMatchObject({ snapshot: CONFIRMED });
+      expect((await store.getMeta("a17/stayhook:reconciler"))?.value).toContain("alive");
     });
 
     test("an event that arrives while its record is copied is moved, too", async () => {
