@@ -21,9 +21,11 @@ type Class = abstract new (...args: never) => object;
  * Marks a class, so that `instanceof` also knows the instances of the same class in another copy. A user's subclass has no
  * mark of its own, so it knows its own instances only.
  *
- * @param name - the name of the class. Minifiers change the property `name` of a class
+ * @param name - the name of the class. Also becomes its property `name`, which Node shows with each error, and which the
+ * minifier of this package's CommonJS files has changed
  */
 export function brand(marked: Class, name: string): void {
+  Object.defineProperty(marked, "name", { value: name, configurable: true });
   Object.defineProperty(marked.prototype, BRAND, { value: name });
   Object.defineProperty(marked, Symbol.hasInstance, { value: hasInstance });
 }

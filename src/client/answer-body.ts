@@ -68,7 +68,7 @@ export class Readers {
     return async (answer) => {
       if (answer.cutOff) throw answer.cutOff;
       const { value } = answer.body;
-      const isNone = saysNone(value, model.required) || isEmptyList(value);
+      const isNone = saysNone(value, model.required) || isEmptyList(value, identity);
       if (isNone || saysNotFound(value, model.required)) throw answer.notFound();
       const part = findRecord(value, model.required, isAsked);
       const record = await this.#validated(model, part, answer);

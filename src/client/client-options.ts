@@ -34,7 +34,7 @@ export type QueryInput = Readonly<Record<string, QueryValue | readonly QueryValu
 /** The value of a query parameter. The client sends its text. */
 export type QueryValue = string | number | boolean;
 /** Query parameters as pairs of names and values, such as `URLSearchParams` or a `Map`. */
-export type QueryPairs = Iterable<readonly [string, QueryInput[string]]>;
+export type QueryPairs = URLSearchParams | Iterable<readonly [string, QueryInput[string]]>;
 
 /** The part of a `Response` that the client needs. The responses of undici and node-fetch have it, too. */
 export interface FetchResponse {

@@ -3,7 +3,7 @@
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 import { knownStatus } from "../models/statuses.ts";
 import { isObject, type Properties, payloadNames, toNumber } from "./json.ts";
-import { failureIn, tellsFailure } from "./told-failures.ts";
+import { failureBesideEmptyList, failureIn, tellsFailure } from "./told-failures.ts";
 
 /** A part of a body, and the property names and indexes that lead to the part. */
 export interface Part<T = unknown> {
@@ -158,16 +158,25 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }
 
+/** The names of a list, and of what APIs put beside one, such as a number of rows. */
+const [ofList, besideList] = [
+  new RegExp(`^(bookings|${[...payloadNames, ...listNames].join("|")})$`),
+  /^_?(total|count|num|pag|per|size|limit|skip|offset|next|prev|first|last|has|cursor|link|meta|success|ok$|status|code|message|msg|error)/i,
+] as const;
+
 /**
- * Whether a successful answer to the read of a record is an empty list, or an object that holds nothing else.
- *
- * @param wrappers - how many objects may be around the list
+ * Whether a successful answer to the read of a record is an empty list, alone or beside its number of rows and the like. Gives
+ * `false` if the answer reports a failure, because an outage must not look like a missing record.
  */
-export function isEmptyList(body: unknown, wrappers = maxWrappers): boolean {
-  if (Array.isArray(body)) return body.length === 0;
-  if (!isObject(body) || wrappers === 0) return false;
-  const [name = "", ...others] = Object.keys(body);
-  return others.length === 0 && payloadNames.includes(name) && isEmptyList(body[name], wrappers - 1);
+export function isEmptyList(body: unknown, identity: string): boolean {
+  const list = findList(body, identity);
+  if (!list || list.value.length > 0 || failureBesideEmptyList(body, list.path)) return false;
+  let holder = body as Properties;
+  return list.path.every((key) => {
+    const others = Object.keys(holder).filter((name) => name !== key);
+    holder = holder[key] as Properties;
+    return ofList.test(String(key)) && others.every((name) => besideList.test(name));
+  });
 }
 
 /** Unwraps an array with a single element. Returns any other part unchanged. */

@@ -302,7 +302,11 @@ function lostInJson(value: unknown): string | undefined {
   const isStream = typeof pipe === "function" || Symbol.asyncIterator in value;
   const isData = typeof toJSON === "function" || typeof value.valueOf?.() !== "object";
   const isLost = isStream || ArrayBuffer.isView(value) || (!isData && (isIterable(value) || isOpaque(value)));
-  return isLost ? `a ${Object.prototype.toString.call(value).slice(8, -1)}` : undefined;
+  if (!isLost) return undefined;
+  const tag = Object.prototype.toString.call(value).slice(8, -1);
+  // A stream of Node is an `Object`, too.
+  const kind = tag === "Object" ? (isStream ? "stream" : (value.constructor?.name ?? tag)) : tag;
+  return `${/^[AEIO]/.test(kind) ? "an" : "a"} ${kind}`;
 }
 
 /** Encodes a query for a URL. */

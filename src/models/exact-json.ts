@@ -1,7 +1,7 @@
 // Parses JSON without rounding ids. Many platforms have ids of 18 digits, and a number holds only 15 of them exactly.
 
 /** An id that is a number of 16 digits or more. In valid JSON, an unescaped `"` cannot begin inside of a string. */
-const LARGE_ID = /(?<=[{,\s])"(listingId|bookingCode)"(\s*:\s*)([1-9]\d{15,})(?![\d.eE])/g;
+const LARGE_ID = /(?<=[{,\s])"(listingId|bookingCode)"(\s*:\s*)(-?[1-9]\d{15,})(?:\.0+)?(?![\d.eE])/g;
 const isUnusual = /\d{16}/;
 
 /** Parses JSON. A `listingId` or `bookingCode` that a number cannot hold becomes a string of its digits. */

@@ -31,13 +31,13 @@ const MOST_DIGITS = 64;
 
 /** Returns an id as a number, or as its digits if a number cannot hold it. Returns `undefined` for any other value. */
 export function toId(value: unknown): number | string | undefined {
-  const isLarge = typeof value === "string" && value.length <= MOST_DIGITS && /^\d+$/.test(value);
-  return toInteger(value) ?? (isLarge ? value.replace(/^0+/, "") : undefined);
+  const isLarge = typeof value === "string" && value.length <= MOST_DIGITS && /^-?\d+$/.test(value);
+  return toInteger(value) ?? (isLarge ? value.replace(/^(-?)0+/, "$1") : undefined);
 }
 
 /** Returns a safe integer from a number or a string of digits. Returns `undefined` for any other value. */
 export function toInteger(value: unknown): number | undefined {
-  const number = typeof value === "string" && /^\d+$/.test(value) ? Number(value) : value;
+  const number = typeof value === "string" && /^-?\d+$/.test(value) ? Number(value) : value;
   return Number.isSafeInteger(number) ? (number as number) : undefined;
 }
 

@@ -75,7 +75,7 @@ describe("stayhook init", () => {
     const { code, stderr } = await cli(["init", "expres", join(directory(), "app")]);
     expect(code).toBe(2);
     expect(stderr).toContain(
-      "There is no such example. Did you mean express? stayhook init --list shows them.",
+      "There is no example expres. Did you mean express? stayhook init --list shows them.",
     );
   });
 

@@ -196,14 +196,30 @@ describe.each<Kind>(["booking", "listing", "config"])("the read of a %s", (kind)
   });
 });
 
-it.each<[Reply]>([[{ json: [] }], [{ json: { data: [] } }]])(
-  "an empty list is no record: %j",
-  async (reply) => {
-    for (const kind of ["booking", "listing"] as const)
-      expect(await outcomeOf(kind, reply)).toBe(missing(kind));
-    expect(await rejection(ask("config", reply))).toMatchObject({ name: "ResponseValidationError" });
-  },
-);
+it.each([
+  [[]],
+  [{ data: [] }],
+  [{ bookings: [] }],
+  [{ results: [], total: 0, next: null }],
+  [{ success: true, data: [] }],
+  [{ data: { items: [], totalCount: 0 }, meta: { page: 1 } }],
+])("an empty list is no record: %j", async (json) => {
+  for (const kind of ["booking", "listing"] as const)
+    expect(await outcomeOf(kind, { json })).toBe(missing(kind));
+  expect(await rejection(ask("config", { json }))).toMatchObject({ name: "ResponseValidationError" });
+});
+
+it.each([
+  [{ message: "unavailable", data: [] }],
+  [{ status: "down", results: [] }],
+  [{ code: "A", state: "Request", guests: [] }],
+  [{ reference: "A", items: [] }],
+  [{ status: "Request", data: [] }],
+  [{ errors: [] }],
+])("an empty list beside something else does not say that there is no record: %j", async (json) => {
+  for (const kind of ["booking", "listing"] as const)
+    expect(await outcomeOf(kind, { json })).not.toBe("NotFoundError");
+});
 
 describe("two records in one body", () => {
   const read = async (json: unknown) => (await answering({ json })).bookings.get("A");

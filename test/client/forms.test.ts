@@ -165,14 +165,14 @@ describe("a body", () => {
     ["FormData", new FormData(), "a FormData"],
     ["Blob", new Blob(["x"]), "a Blob"],
     ["web stream", new Blob(["x"]).stream(), "a ReadableStream"],
-    ["stream of Node", Readable.from(["x"]), "a Object"],
+    ["stream of Node", Readable.from(["x"]), "a stream"],
     ["URLSearchParams", new URLSearchParams("a=1"), "a URLSearchParams"],
     ["Buffer", Buffer.from("x"), "a Uint8Array"],
-    ["ArrayBuffer", new ArrayBuffer(1), "a ArrayBuffer"],
+    ["ArrayBuffer", new ArrayBuffer(1), "an ArrayBuffer"],
     ["Map", new Map([["a", 1]]), "a Map"],
     ["Set", new Set([1]), "a Set"],
     ["promise", Promise.resolve({}), "a Promise"],
-    ["object that hides its content", new Opaque(), "a Object"],
+    ["object that hides its content", new Opaque(), "an Opaque"],
     ["function", () => 1, "a function"],
   ])("that is a %s is an error, also within the body", async (_, body, kind) => {
     const { client, calls } = recorded();

@@ -25,6 +25,7 @@ test("each part works with each part of another copy, whether ESM, CommonJS or i
   for (const [pair, parts] of Object.entries(seen))
     expect(parts, pair).toEqual({
       different: true,
+      names: ["StayhookClient", "APIError", "NotFoundError", "ProcessingError"],
       instances: {
         own: true,
         base: true,

@@ -10,7 +10,7 @@ const one = "1552696793824068710";
 const other = "1552696793824068650";
 
 /** Writes the JSON of an object, with the digits of its texts `#…` as numbers. */
-const jsonOf = (value: unknown) => JSON.stringify(value).replace(/"#(\d+)"/g, "$1");
+const jsonOf = (value: unknown) => JSON.stringify(value).replace(/"#(-?[\d.]+)"/g, "$1");
 
 /** A platform whose answers are texts of JSON. */
 function withAnswers(answers: Record<string, unknown>, options: Parameters<typeof handlerOf>[0] = {}) {
@@ -63,6 +63,27 @@ test("a move to a listing that a number cannot hold is a stay that cannot be rea
     await advance();
   }
   expect(seen).toEqual([7, 7, 8]);
+});
+
+test.each([
+  [`#-${one}`, `-${one}`],
+  [`#${one}.0`, one],
+  [`-${one}`, `-${one}`],
+])("the id %s keeps its digits, too", async (listingId, digits) => {
+  const { client } = withAnswers({ A1: { bookingCode: "A1", status: "Confirmed", listingId } });
+  const booking = await client.bookings.get("A1");
+  expect(booking.listingId).toBe(digits);
+  expect(() => listingIdOf(booking)).toThrow(`not ${digits}`);
+});
+
+test("an event of a listing whose id is negative is handled", async () => {
+  const seen: unknown[] = [];
+  const on: WebhookCallbacks = { listing: ({ ref, listing }) => void seen.push(ref, listing.listingId) };
+  const { deliver, paths } = withAnswers({ "-3": { listingId: -3, status: "Published" } }, { on });
+  await deliver(notificationOf({ listingId: -3 }));
+  await advance();
+  expect(paths).toEqual(["/v2/listings/-3"]);
+  expect(seen).toEqual(["listing:-3", -3]);
 });
 
 test("a listing's notification is taken with its digits, and parked with them", async () => {

@@ -84,5 +84,5 @@ function checkedExample(given: string): string {
   if ((exampleNames as readonly string[]).includes(name)) return name;
   const near = nearest(name, exampleNames);
   const hint = near === undefined ? "" : ` Did you mean ${near}?`;
-  throw new UsageError(`There is no such example.${hint} stayhook init --list shows them.`);
+  throw new UsageError(`There is no example ${given || '""'}.${hint} stayhook init --list shows them.`);
 }

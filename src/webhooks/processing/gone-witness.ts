@@ -128,16 +128,18 @@ export class GoneWitness {
       if (outage) return { error, outage };
       if (error instanceof ResponseValidationError) rows = error.valid as readonly Listing[];
     }
-    if (!(await this.#isOwn(kind, rows)))
+    if (!(await this.#isOwn(kind, ref, rows)))
       return this.#doubt(kind, `${ref} was not found, and the list of listings has none that is known`);
     this.#isFound(nameOf(kind), "listings", since);
     return undefined;
   }
 
   /** Whether a list is that of this account. The token of another account gets a list, too. */
-  async #isOwn({ account }: AccountKind, rows: readonly Listing[]): Promise<boolean> {
+  async #isOwn({ account }: AccountKind, asked: string, rows: readonly Listing[]): Promise<boolean> {
     if (rows.length === 0) return false;
     const known = new Set((await this.#snapshots({ account, kind: "listing" })).map(({ ref }) => ref));
+    // A listing that is gone is in no list, so it must not be the only one that a list could be known by.
+    known.delete(asked);
     return known.size === 0 || rows.some(({ listingId }) => known.has(listingRef(listingId, account)));
   }
 

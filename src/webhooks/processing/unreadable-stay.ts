@@ -26,7 +26,7 @@ export function unreadableStays(log: Log): StaySeen {
     told.delete(told.size >= MOST ? told.values().next().value! : "");
     told.add(key);
     log.warn(
-      `the stay of ${ref} cannot be read: ${problem}. The stay from ${old.checkIn} to ${old.checkOut} at listing ${old.listingId} still holds`,
+      `the stay of ${ref} cannot be read: ${problem}${/[?.]$/.test(problem!) ? "" : "."} The stay from ${old.checkIn} to ${old.checkOut} at listing ${old.listingId} still holds`,
       { ref },
     );
   };

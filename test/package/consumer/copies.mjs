@@ -27,6 +27,7 @@ async function play(ofOne, ofOther) {
   const [one, other] = [await ofOne(""), await ofOther("")];
   return {
     different: one.StayhookClient !== other.StayhookClient,
+    names: [one.StayhookClient.name, one.APIError.name, one.NotFoundError.name, one.ProcessingError.name],
     instances: instances(one, other),
     reasons: await reasons(one, other),
     stay: await stayOf(one, other, await ofOne("/testing")),

@@ -41,6 +41,7 @@ const answers: [string, Answer][] = [
   ["[]", { status: 200, body: [] }],
   ["data: null", { status: 200, body: { data: null } }],
   ["data: []", { status: 200, body: { data: [] } }],
+  ["results: []", { status: 200, body: { results: [], total: 0 } }],
 ];
 
 describe("a booking that was known and is gone", () => {
@@ -163,6 +164,22 @@ describe("a booking that was known and is gone", () => {
       previous: { status: "Published" },
     });
   });
+});
+
+test("the only known listing is gone if the platform lists another one", async () => {
+  const told: WebhookEvent[] = [];
+  const { platform, deliver } = handlerOf({ on: { listing: (event) => void told.push(event) } });
+  platform.listing(7, "Published");
+  await deliver(notificationOf({ listingId: 7 }));
+  await advance(2 * MINUTE);
+  platform.answer("7", { status: 404 });
+  platform.answer("listings", { status: 200, body: [] });
+  await deliver(notificationOf({ listingId: 7 }));
+  await advance(HOUR);
+  expect(told).toHaveLength(1);
+  platform.answer("listings", { status: 200, body: [{ listingId: 8, status: "Published" }] });
+  await advance(HOUR);
+  expect(told.slice(1)).toMatchObject([{ type: "listing.gone", ref: "listing:7" }]);
 });
 
 describe("a timer of a booking that is gone", () => {
