@@ -8,7 +8,17 @@ import { filterForm, listQuery, queryOf, selectionOf } from "./filter-form.ts";
 import { flashOf } from "./flash.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
 import { causesView } from "./inbox-causes.ts";
-import { cutOf, type Inbox, PAGE, personalToggle, rowsOf, type Store, toComeOf } from "./inbox-parts.ts";
+import {
+  cutOf,
+  type Inbox,
+  isPersonal,
+  PAGE,
+  personalToggle,
+  rowsOf,
+  type Store,
+  shownQuery,
+  toComeOf,
+} from "./inbox-parts.ts";
 import { inKnownCase } from "./known-ref.ts";
 import { ofVisit } from "./links.ts";
 import { type Found, isEmpty, isNarrowed, type Selection, search } from "./selection.ts";
@@ -33,7 +43,7 @@ export async function listView({ store, health }: Inbox, visit: Visit): Promise<
 ${tabsOf(healthNow.counts, selection, query)}
 ${filterForm(selection, hiddenFields([...queryOf({ filter: { state: filter.state } }), ...ofVisit(query)]), clearedOf(filter, query))}
 ${listed.causes && listed.causes.length > 0 && causesView(listed.causes, selection, visit)}
-${searchNote(listed, filter)}
+${searchNote(listed, filter)}${selection.error !== undefined && hiddenNote(query)}
 <form class="list" method="post" data-select data-replace>${isSelectable && [visit.csrf, hiddenFields([["back", String(query)]]), toolsOf(selection, query)]}
 ${
   listed.events.length > 0
@@ -91,6 +101,12 @@ async function parkedOf(store: Store, selection: Selection, after: string | unde
   };
 }
 
+/** Says that a search for an error also finds what the page hides. */
+function hiddenNote(query: URLSearchParams): Html | undefined {
+  if (isPersonal(query)) return undefined;
+  return html`<p class="soft">The search also reads the parts of errors that are hidden, because they may have personal data. <a data-replace href="?${shownQuery(query)}">Show them</a></p>`;
+}
+
 /** Says that a search has not read all events of its filter. */
 function searchNote({ cutAfter }: Found, { state }: EventFilter): Html | undefined {
   if (cutAfter === undefined) return undefined;
@@ -122,9 +138,10 @@ function tabsOf(
     html`<li class="${state === "parked" && count > 0 && "bad"}"><a href="?${listQuery({ filter: { ...filter, state }, error }, query)}"${
       filter.state === state && html` aria-current="page"`
     }>${name} <b>${count.toLocaleString("en-US")}</b></a></li>`;
+  const isFiltered = !isEmpty({ filter: { ...filter, state: undefined }, error });
   return html`<nav aria-label="States"><ul class="tabs">${tab(undefined, "All", sumOf(counts))}${tabStates.map(
     (state) => tab(state, `${state[0]?.toUpperCase()}${state.slice(1)}`, counts[state]),
-  )}</ul></nav>`;
+  )}</ul>${isFiltered && html`<p class="soft">These numbers count all events, also those outside the filter.</p>`}</nav>`;
 }
 
 /** Makes the buttons above the events. If the filter has fields, adds the buttons that change all matching events. */

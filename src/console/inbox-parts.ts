@@ -6,7 +6,7 @@ import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
-import type { StoredEvent } from "../stores/stored-event.ts";
+import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
 import { knownType } from "../webhooks/timers.ts";
 import { parkedAt } from "./cause-key.ts";
@@ -88,6 +88,13 @@ function shownTime(event: StoredEvent): readonly [label: string, at: Date] {
 /** The value of a form's field `event`. It has the state, so that a stale page changes no event of another state. */
 export const choiceOf = ({ eventId, state }: StoredEvent): string => `${state} ${eventId}`;
 
+/** The error of an attempt in a row. Without its text, the place in the user's code tells it from others. */
+function errorLine(entry: AttemptEntry, isAllShown: boolean): string | undefined {
+  if (isAllShown) return splitFrames(entry.error ?? "").text || undefined;
+  const shown = impersonalError(entry);
+  return shown && [shown.text, ...shown.frames.slice(0, 1)].join(" ");
+}
+
 /** @param query - the query of the page, which the links keep */
 export function rowsOf(
   events: readonly StoredEvent[],
@@ -98,9 +105,7 @@ export function rowsOf(
     const account = accountOf(event);
     const [label, when] = shownTime(event);
     const last = history.at(-1);
-    const lastError =
-      last &&
-      (isPersonal(query) ? splitFrames(last.error ?? "").text || undefined : impersonalError(last)?.text);
+    const lastError = last && errorLine(last, isPersonal(query));
     const tried = attempts > 1 ? `${attempts} attempts` : undefined;
     const why = [reason === "discarded" ? undefined : reason, tried].filter(Boolean).join(", ");
     return html`<li id="row-${eventId}">${

@@ -165,7 +165,7 @@ const UNAVAILABLE = "The page cannot be shown now. The log of the server says wh
 /** The page of a store that does not answer. It loads itself again, also without JavaScript. */
 const unavailableView: View = {
   title: "The page cannot be shown now",
-  body: html`<h1>The page cannot be shown now</h1><p class="flash bad" role="alert">The store does not answer. The log of the server says why.</p><p>This page tries again every few seconds, and appears when the store is back.</p>`,
+  body: html`<h1>The page cannot be shown now</h1><p class="flash bad" role="alert">The store may not answer. The log of the server says why.</p><p>This page tries again every few seconds, and appears when the store is back.</p>`,
   status: 503,
   live: "retry",
 };
@@ -174,7 +174,7 @@ const unavailableView: View = {
 const unknownResultView = (query: URLSearchParams): View =>
   failureView(
     503,
-    html`The store did not answer. Your change may be made, made in part, or not at all. The log of the server says why. <a href="?${query}">Load the page again</a> to see.`,
+    html`The store may not answer. Your change may be made, made in part, or not at all. The log of the server says why. <a href="?${query}">Load the page again</a> to see.`,
   );
 
 /** The page that says why a request was refused. */

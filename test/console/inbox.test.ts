@@ -133,7 +133,15 @@ describe("the filter by the text of an error", () => {
     expect(await listed("?state=parked&error=+room+&reason=callback")).toEqual([full]);
     expect(await listed("?state=done&error=room")).toEqual([]);
     // A search finds what the page hides, so that the set does not depend on who looks.
-    expect(await page("?error=Ann+Lee")).not.toContain("no room");
+    const hidden = await page("?error=Ann+Lee");
+    expect(hidden).not.toContain("no room");
+    expect(plain(hidden)).toContain("The search also reads the parts of errors that are hidden");
+    expect(plain(hidden)).toMatch(
+      /callback parked [\d-]+ [\d:]+ UTC Error at booking \(\S+inbox\.test\.ts:\d+:\d+\)/,
+    );
+    expect(plain(await page("?error=Ann+Lee&personal=1"))).not.toContain("The search also reads");
+    expect(plain(hidden)).toContain("These numbers count all events");
+    expect(plain(await page("?state=parked"))).not.toContain("These numbers count");
     expect(plain(await page("?state=parked&error=room"))).toMatch(/Causes 1 × callback/);
     expect(await page("?error=room")).toContain('name="error" value="room"');
     for (const link of ["?state=parked&amp;error=room", "?error=room&amp;confirm=replay"])
@@ -313,7 +321,9 @@ describe("an event", () => {
       / Error at saveStay \(\S*inbox\.test\.ts:\d+:\d+\) .* The rest of the error is hidden/,
     );
     expect(hidden).not.toContain("Ann Lee");
-    for (const query of ["", "?personal=1"]) expect(await page(query)).not.toContain("saveStay");
+    // A row has the text of the error, or where it was thrown.
+    expect(await page("?personal=1")).not.toContain("saveStay");
+    expect(plain(await page(""))).toMatch(/ Error at saveStay \(\S*inbox\.test\.ts:\d+:\d+\) /);
   });
 
   test("is replayed and discarded, as its state allows", async () => {
