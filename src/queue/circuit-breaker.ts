@@ -145,7 +145,7 @@ export class CircuitBreaker {
    * Without a lane, tells what holds for all lanes.
    */
   gateAt(now: number, lane: Lane = EVERYTHING): Gate {
-    const shut = this.#shutOf(lane);
+    const shut = this.#shutOf(lane).filter((circuit) => this.#decides(circuit, now));
     if (shut.length === 0) return { room: Number.POSITIVE_INFINITY, wait: 0 };
     for (const circuit of shut) this.#halfOpenIfDue(circuit, now);
     const waits = shut.map((circuit) => circuit.waitAt(now)).filter((wait) => wait > 0);
@@ -182,9 +182,9 @@ export class CircuitBreaker {
     return !this.#everything.isShut && this.#openOf(lane).some((circuit) => circuit.comesLater(claim, now));
   }
 
-  /** Returns for how long an event of a shut lane is put back, ms. It is `undefined` if everything is shut. */
+  /** Returns for how long an event of a shut lane is put back, ms. It is `undefined` if nothing may be claimed now. */
   putBack(claim: ClaimedEvent, lane: Lane, now: number): number | undefined {
-    if (this.#everything.isShut) return undefined;
+    if (this.#everything.isShut && this.gateAt(now).room === 0) return undefined;
     return Math.max(0, ...this.#shutOf(lane).map((circuit) => circuit.putBack(claim, now)));
   }
 
@@ -408,9 +408,17 @@ export class CircuitBreaker {
   }
 
   #halfOpenIfDue(circuit: Circuit, now: number): void {
-    // The answer to the wider question comes first.
-    const isWithin = this.#openOf(circuit).some((open) => open !== circuit && isWider(open, circuit));
-    if (circuit.open && circuit.waitAt(now) === 0 && !isWithin) this.#halfOpen(circuit);
+    if (circuit.open && circuit.waitAt(now) === 0 && !this.#isWithin(circuit)) this.#halfOpen(circuit);
+  }
+
+  /** Whether a wider pause holds, too. The answer to the wider question comes first. */
+  #isWithin(circuit: Circuit): boolean {
+    return this.#openOf(circuit).some((open) => isWider(open, circuit));
+  }
+
+  /** Whether a read must wait for this circuit. A try of a wider pause need not, unless the platform asked for a wait. */
+  #decides(circuit: Circuit, now: number): boolean {
+    return !this.#isWithin(circuit) || (circuit.open?.asked === true && circuit.waitAt(now) > 0);
   }
 
   /** Asks witnesses whether a pause is over. */

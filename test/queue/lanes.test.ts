@@ -216,6 +216,25 @@ describe("whatever waits for a lane", () => {
     },
   );
 
+  test.each(["a/", ""])(
+    "is tried where no record is known, also if a 429 ends an outage: %j",
+    async (prefix) => {
+      let reads = 0;
+      const app = appOf((_, id, at) => (at > SECOND ? 200 : id.endsWith("2") ? { retryAfter: 3 } : 503), {
+        readWitness: undefined,
+        latency: () => (reads++ === 2 ? 200 : 20),
+      });
+      app.queue.start();
+      for (let n = 0; n < 3; n += 1) await app.send("a", "", { ref: `${prefix}booking:B${n}` });
+      await app.until(SECOND);
+      expect(app.queue.pause ?? app.queue.pausedAccounts[0]).toMatchObject({
+        scope: prefix === "" ? "everything" : "account",
+      });
+      await app.until(MINUTE);
+      expect(app.waits).toHaveLength(3);
+    },
+  );
+
   test("is not written again each minute, and goes on when a revoked token is replaced after days", async () => {
     const back = 2 * DAY;
     const app = appOf((account, _, at) => (account === "a" && at < back ? 401 : 200));
