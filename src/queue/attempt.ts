@@ -5,6 +5,7 @@ import { now } from "../clock.ts";
 import { InvalidWriteError, StayhookError } from "../errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
+import { LockedError } from "../stores/locked-error.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
 import type { TrackedRead } from "./circuit.ts";
@@ -279,9 +280,10 @@ export class Attempt<Tx> {
         failedAt ??= performance.now();
         // The writes may be at fault, unless the error is the store's own. Then other attempts need not wait.
         const mayBeWrites = writes !== undefined && !(error instanceof StayhookError);
-        this.#noteFailure(error, outcome, mayBeWrites);
+        const isAlone = mayBeWrites || error instanceof LockedError;
+        this.#noteFailure(error, outcome, isAlone);
         if (this.#isOver || (!this.#kept && !lease.held)) throw error;
-        const wait = Unrecorded.waitAfter(mayBeWrites ? Math.min(tries, 2) : tries);
+        const wait = Unrecorded.waitAfter(isAlone ? Math.min(tries, 2) : tries);
         await withTimeout(wait, Promise.race([this.#over.promise, unrecorded.works]));
         if (lease.lost) return this.#lost();
       }
@@ -314,10 +316,10 @@ export class Attempt<Tx> {
   }
 
   /** Keeps the result of a callback. A released attempt has none. */
-  #noteFailure(error: unknown, { state }: Outcome<Tx>, mayBeWrites: boolean): void {
+  #noteFailure(error: unknown, { state }: Outcome<Tx>, isAlone: boolean): void {
     const { unrecorded } = this.#options;
     const { eventId } = this.claim;
-    const noted = mayBeWrites ? unrecorded.withWrites(error) : unrecorded.failed(error, this.#kept);
+    const noted = isAlone ? unrecorded.failedAlone(error, this.#kept) : unrecorded.failed(error, this.#kept);
     if (state === "released") return;
     if (this.#kept === undefined || this.#kept === noted) {
       this.#kept = noted;
@@ -326,7 +328,7 @@ export class Attempt<Tx> {
     this.#queue.logger.limited(
       "settle",
       "warn",
-      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again${mayBeWrites ? "" : ". It claims no events meanwhile"}`,
+      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again${isAlone ? "" : ". It claims no events meanwhile"}`,
       { eventId, error },
     );
   }

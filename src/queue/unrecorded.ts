@@ -72,9 +72,17 @@ export class Unrecorded {
     return result;
   }
 
-  /** Returns a result whose own writes may be at fault, so that it keeps no other event from being claimed. */
-  withWrites(error: unknown): KeptResult {
-    return { since: performance.now(), error, ownFault: true, recorded: this.#recorded };
+  /**
+   * Returns a result that may be at fault itself, so that it keeps no other event from being claimed: its own writes fail,
+   * or somebody has locked a row of its event.
+   *
+   * @param kept - what a method of this class returned for the result before
+   */
+  failedAlone(error: unknown, kept?: KeptResult): KeptResult {
+    const result = kept ?? { since: performance.now(), error, ownFault: true, recorded: this.#recorded };
+    result.error = error;
+    result.ownFault = true;
+    return result;
   }
 
   /** Keeps a result, so that nothing is claimed until it is recorded. */

@@ -113,7 +113,7 @@ test("a result that another process has taken over is forgotten, and one event i
   expect(claim?.eventId).toBe("a");
   taken = true;
   await advance(35 * SECOND);
-  expect(logged.join()).toMatch(/lease of event a .* was lost .*Another process/);
+  expect(logged.join()).toMatch(/lease of event a .* was lost .*another process/);
   // The trial cannot be recorded either, so the third event waits.
   await advance(MINUTE);
   expect(ran).toEqual(["a", "b"]);

@@ -7,6 +7,7 @@ import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
 import type { Write } from "../event-store.ts";
+import { LockedError } from "../locked-error.ts";
 import { connectWithin, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,
@@ -223,7 +224,8 @@ export function mysqlDriver({
         const isOfTheStore = mayTryAgain || isLost(error) || FULL.includes(errnoOf(cause) ?? 0);
         if (error instanceof WriteFailed && !isOfTheStore) throw cause;
         if (error instanceof StayhookError || error instanceof LeaseLost) throw error;
-        throw new StayhookError(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
+        const Failure = errnoOf(cause) === LOCK_TIMEOUT ? LockedError : StayhookError;
+        throw new Failure(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
       } finally {
         running.delete(trying);
       }
@@ -294,11 +296,6 @@ async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Pro
       "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK, and must not create or alter tables.";
     throw new InvalidWriteError(message, { cause });
   }
-}
-
-/** Whether a statement of the store waited too long for a lock. */
-export function isLocked(error: unknown): boolean {
-  return error instanceof StayhookError && errnoOf(error.cause) === LOCK_TIMEOUT;
 }
 
 function errnoOf(error: unknown): number | undefined {

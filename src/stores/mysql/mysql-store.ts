@@ -2,6 +2,7 @@ import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
+import { LockedError } from "../locked-error.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {
@@ -38,7 +39,7 @@ import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
-import { isLocked, type MysqlTransactionOptions } from "./mysql-driver.ts";
+import type { MysqlTransactionOptions } from "./mysql-driver.ts";
 
 /** Without a character set, a text column of `JSON_TABLE` has the one of the database, which may not hold every text. */
 const [ASCII, UNICODE] = ["CHARACTER SET ascii", "CHARACTER SET utf8mb4"];
@@ -200,7 +201,7 @@ export class MysqlStore extends SqlStore<PoolConnection> {
         patience,
       );
     } catch (error) {
-      if (!isLocked(error)) throw error;
+      if (!(error instanceof LockedError)) throw error;
       if (claims.length === 1) return [];
     }
     // Renew each lease alone. During a wait for one lock, the other leases could end.

@@ -4,6 +4,7 @@ import { withTimeout } from "../../async.ts";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
 import { loadDriver } from "../load-driver.ts";
+import { LockedError } from "../locked-error.ts";
 import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
 import {
   runAsync,
@@ -430,11 +431,6 @@ function isUnsupportedParameter(error: unknown): boolean {
   return error instanceof Error && /unsupported startup parameter/.test(error.message);
 }
 
-/** Whether a statement of the store waited too long for a lock. */
-export function isLocked(error: unknown): boolean {
-  return error instanceof StayhookError && sqlState(error.cause) === LOCKED;
-}
-
 function isStoreFailure(error: unknown): boolean {
   return STORE_FAILURE.test(sqlState(error) ?? "");
 }
@@ -463,7 +459,8 @@ function storeError(failing: string, cause: unknown): unknown {
       message: "must be a URL with one host, such as postgresql://user@host/database",
     });
   }
-  return new StayhookError(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
+  const Failure = sqlState(cause) === LOCKED ? LockedError : StayhookError;
+  return new Failure(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
 }
 
 /** Returns the next step for an error that a wrong connection string often causes. */

@@ -2,6 +2,7 @@ import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
+import { LockedError } from "../locked-error.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
@@ -25,7 +26,7 @@ import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../sto
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
 import { assertVisible, hidingSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
-import { isLocked, type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
+import { type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
 import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
 
@@ -202,7 +203,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     try {
       return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, WITHIN);
     } catch (error) {
-      if (!isLocked(error) || call.eventId !== undefined) throw error;
+      if (!(error instanceof LockedError) || call.eventId !== undefined) throw error;
       return this.#claimAround(call);
     }
   }
@@ -220,7 +221,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
         if (result.claimed.length === 0 || claimed.length >= call.limit) return { now, result: { claimed } };
       } catch (error) {
         call.claimed = [...claimed, ...one.claimed];
-        if (!isLocked(error) || leased.length === 0) throw error;
+        if (!(error instanceof LockedError) || leased.length === 0) throw error;
         await this.#query(failing.claim, this.#hot.postpone, [leased, LOCKED_FOR]);
       }
     }
@@ -343,13 +344,13 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     try {
       return await renew(claims, PATIENCE.together);
     } catch (error) {
-      if (!isLocked(error)) throw error;
+      if (!(error instanceof LockedError)) throw error;
     }
     // Renew each lease alone. During a wait for one lock, the other leases could end.
     const patience = Math.round(Math.min(PATIENCE.alone, Math.max(1, leaseDuration / 3)));
     const alone = claims.map((claim) =>
       renew([claim], patience).catch((error: unknown) => {
-        if (isLocked(error)) return [];
+        if (error instanceof LockedError) return [];
         throw error;
       }),
     );
@@ -455,7 +456,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     try {
       return await run(PATIENCE.together);
     } catch (error) {
-      if (calls > 1 || !isLocked(error)) throw error;
+      if (calls > 1 || !(error instanceof LockedError)) throw error;
       return this.#waiting.run(() => run(PATIENCE.alone));
     }
   }
