@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
 import { endpointOf, type FetchHandler } from "./handlers.ts";
 
@@ -6,12 +7,12 @@ export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /**
- * A listener for `http.createServer`, Express and Connect. Answers every request, and never calls `next`. The promise
+ * A listener for `http.createServer`, `http2.createServer`, Express and Connect. Answers every request, and never calls `next`. The promise
  * settles when the answer is sent, for hosts that wait for it.
  */
 export type NodeHandler = (
-  request: IncomingMessage,
-  response: ServerResponse,
+  request: IncomingMessage | Http2ServerRequest,
+  response: ServerResponse | Http2ServerResponse,
   next?: unknown,
 ) => Promise<void>;
 

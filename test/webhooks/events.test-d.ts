@@ -1,3 +1,5 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { DatabaseSync } from "node:sqlite";
 import {
   Booking,
@@ -347,6 +349,15 @@ describe("a handler on forwardTo", () => {
       createWebhookHandler({ ...options(), on: { "booking.Request": ({ attempt }) => attempt } }),
     ).toEqualTypeOf<WebhookHandler>();
     toNodeHandler(createWebhookHandler(options()));
+  });
+
+  test("its listener takes requests of http2, as the listeners of h3 2 must", () => {
+    expectTypeOf(toNodeHandler(forwarding)).toExtend<
+      (
+        request: IncomingMessage | Http2ServerRequest,
+        response: ServerResponse | Http2ServerResponse,
+      ) => unknown
+    >();
   });
 });
 

@@ -124,14 +124,17 @@ function schema(hasPool: boolean) {
   const pool = z.custom<Pool>(isPool, {
     error: "must be a pool from mysql2/promise. For a pool from mysql2, pass pool.promise()",
   });
-  return optionsObject({
-    url: hasPool ? z.unknown().optional() : url,
-    pool: pool.optional(),
-    pollInterval: timerFrom(1000),
-    maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
-    commandTimeout: timerFrom(10_000),
-    migrate: oneOf(true, false).default(true),
-  });
+  return optionsObject(
+    {
+      url: hasPool ? z.unknown().optional() : url,
+      pool: pool.optional(),
+      pollInterval: timerFrom(1000),
+      maxConnections: integerFrom(1, MAX_TIMER, "must be a whole number, 1 or more").default(5),
+      commandTimeout: timerFrom(10_000),
+      migrate: oneOf(true, false).default(true),
+    },
+    { notObject: "mysqlStore takes an object with a url or a pool" },
+  );
 }
 
 async function openPool(

@@ -80,9 +80,7 @@ async function nestApp(webhooks: WebhookHandler, adapter: "fastify" | "express")
 }
 
 const hosts: Record<string, Mount> = {
-  "h3 2": served((webhooks) =>
-    h3ToNode(new H3().post("/hooks", fromNodeHandler(toNodeHandler(webhooks) as never))),
-  ),
+  "h3 2": served((webhooks) => h3ToNode(new H3().post("/hooks", fromNodeHandler(toNodeHandler(webhooks))))),
   "h3 1, as in Nuxt": served((webhooks) =>
     h3First.toNodeListener(
       h3First.createApp().use("/hooks", h3First.fromNodeMiddleware(toNodeHandler(webhooks))),

@@ -116,6 +116,12 @@ describeMysql("settings", () => {
     await expect((await storeOn({ pool })).nextDue()).rejects.toThrow(message);
   });
 
+  test("a URL in place of the options is refused", () => {
+    expect(() => mysqlStore("mysql://root@127.0.0.1/test" as never)).toThrow(
+      "mysqlStore takes an object with a url or a pool",
+    );
+  });
+
   test("a pool with callbacks is refused", async () => {
     const { createPool } = await import("mysql2");
     const pool = createPool({ uri: await databases.create() });
