@@ -301,7 +301,7 @@ describe("sandbox --accounts", () => {
     type("approve AAA1");
     await until(() => expect(stderr()).toContain("there is no booking AAA1"));
     type("account c3");
-    await until(() => expect(stderr()).toContain("the sandbox has no such account: a17, b2"));
+    await until(() => expect(stderr()).toContain("must be an account of the sandbox: a17, b2"));
     type("account a17");
     type("approve AAA1");
     await until(() => expect(stdout()).toContain("booking AAA1 is Confirmed"));
@@ -320,6 +320,16 @@ describe("sandbox --accounts", () => {
     type("book BBB1");
     await until(() => expect(stdout()).toMatch(/ b2 -> bookings .*: 200 in/));
     expect(taken).toEqual(["a17", "b2"]);
+  });
+
+  test("--demo fills each account", async () => {
+    const { type, stdout } = await sandbox(["--accounts", "a17,b2", "--demo"]);
+    for (const account of ["a17", "b2"]) {
+      const from = stdout().length;
+      type(`account ${account}`);
+      type("list");
+      await until(() => expect(stdout().slice(from)).toMatch(/booking \w+ is Declined[\s\S]*is InReview/));
+    }
   });
 
   test("--state keeps the records of each account", async () => {

@@ -107,3 +107,43 @@ test("the page shows one account, and its buttons act on this account", async ()
   });
   expect(sandbox.account("b2").bookings.get("ONLYB")?.status).toBe("Cancelled");
 });
+
+test("the page lists the deliveries and requests of one account, and its links keep the account", async () => {
+  const { sandbox, of } = open();
+  const { url } = await sandbox.listen();
+  for (const id of ["a17", "b2"])
+    await of(id).webhookConfig.ensure({ endpoints: { bookings: `https://app.example/${id}` } });
+  const { bookingCode } = await sandbox.account("b2").bookings.instantBook();
+  await sandbox.settled();
+  await of("b2").bookings.get(bookingCode);
+  const page = async (id: string) => (await fetch(`${url}/?account=${id}`)).text();
+  const [{ eventId } = {}] = sandbox.account("b2").deliveries;
+  expect(await page("b2")).toContain(`href="?account=b2&amp;event=${eventId}"`);
+  expect(await page("b2")).toContain(`GET /v2/bookings/${bookingCode}`);
+  expect(await page("a17")).toContain("No deliveries yet.");
+  expect(await page("a17")).not.toContain(bookingCode);
+});
+
+test("what an account sends is its own, and the draws of its faults as well", async () => {
+  const { sandbox, of } = open();
+  const { account } = await sandbox.account("b2").send({}, { url: "https://app.example/b2" });
+  expect(account).toBe("b2");
+  const drawn = async (id: string) => {
+    sandbox.account(id).faults.set([{ status: 503, rate: 0.5 }]);
+    for (let n = 0; n < 40; n += 1)
+      await of(id)
+        .listings.list()
+        .catch(() => undefined);
+    return sandbox.account(id).requests.map(({ status }) => status);
+  };
+  expect(await drawn("a17")).not.toEqual(await drawn("b2"));
+});
+
+test("the token of each account opens the page that other machines can reach", async () => {
+  const { sandbox } = open({ accessToken: "own" });
+  const { url } = await sandbox.listen({ host: "0.0.0.0" });
+  const statusWith = async (token: string) =>
+    (await fetch(url, { headers: { authorization: `Bearer ${token}` } })).status;
+  expect([await statusWith("own-a17"), await statusWith("own-b2")]).toEqual([200, 200]);
+  expect(await statusWith("own")).toBe(401);
+});
