@@ -58,7 +58,7 @@ ${counted.cutAfter !== undefined && html`<p>Only the newest ${counted.cutAfter.t
 <div class="actions">${
     total > 0 &&
     html`<form method="post" data-replace>${visit.csrf}${hiddenFields(fields)}<button class="${change === "replay" ? "primary" : "danger"}" name="do" value="${change}">${button}</button></form>`
-  }<a class="button" href="?${listOf(query)}">Cancel</a></div></section>`;
+  }<a class="button" data-replace href="?${listOf(query)}">Cancel</a></div></section>`;
   return { title: button, body, live: false };
 }
 
@@ -85,7 +85,7 @@ async function confirmErase(store: Store, ref: string, { csrf, query }: Visit): 
   const body = html`<h1>Erase everything about ${ref}?</h1>
 <section class="card narrow"><p>If you erase ${ref}, the store will delete ${number} with notifications and history. The store will also delete the snapshot of the record. You cannot undo the deletion. Copies elsewhere, such as logs and backups, will stay.</p>
 <div class="actions"><form method="post" data-replace>${csrf}${hiddenFields([["record", ref]])}<button class="danger" name="do" value="erase">Erase ${ref}</button></form>
-<a class="button" href="?${linkTo(query, { record: ref })}">Cancel</a></div></section>`;
+<a class="button" data-replace href="?${linkTo(query, { record: ref })}">Cancel</a></div></section>`;
   return { title: `Erase ${ref}`, body, live: false };
 }
 
@@ -131,7 +131,7 @@ async function confirmRunNow(
   const body = html`<h1>${button}?</h1>
 <section class="card narrow"><p>${RUN_NOW_HINT}</p>
 <div class="actions"><form method="post" data-replace>${csrf}${hiddenFields(fields)}<button class="primary" name="do" value="replay">${button}</button></form>
-<a class="button" href="?${new URLSearchParams(back)}">Cancel</a></div></section>
+<a class="button" data-replace href="?${new URLSearchParams(back)}">Cancel</a></div></section>
 <div class="list">${rowsOf(toCome, { query: new URLSearchParams(back) })}</div>`;
   return { title: button, body, live: false };
 }

@@ -177,6 +177,44 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await page.waitForURL((to) => to.search === "?state=scheduled");
   });
 
+  test("a refused form says why, a form that cannot be sent says so, and Back and Cancel lead to the page before", async () => {
+    const { url, store, receive, webhooks } = await incident();
+    await receive("a17", "FINE0-0");
+    const [claimed] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+    const page = await openPage({}, /responded with a status of 409|ERR_FAILED/);
+    await page.goto(`${url}/?record=${claimed!.ref}`);
+    await page.click("text=Erase…");
+    await page.route("**/*", (route) => route.abort());
+    await page.click("button:text('Erase')");
+    await page.waitForSelector("[data-live-state]:text('Not sent: try again')");
+    await page.unroute("**/*");
+    await page.click("button:text('Erase')");
+    await page.waitForSelector("text=is being handled now. Nothing was erased.");
+    expect(await violationsOf(page)).toEqual([]);
+    expect(await page.title()).toContain("The request was refused");
+    await page.goBack();
+    await page.waitForSelector("h1:text('Erase everything about')");
+    await page.click("text=Cancel");
+    await page.waitForSelector(`h1:text-is('${claimed!.ref}')`);
+    await store.settle(claimed!, { state: "released" });
+    await webhooks.drain();
+  });
+
+  test("the skip link does not load the page again", async () => {
+    const { url } = await incident();
+    const page = await openPage();
+    await page.goto(`${url}/?state=parked`);
+    await isLive(page);
+    await page.evaluate(() => Object.assign(globalThis, { isSame: true }));
+    await page.keyboard.press("Tab");
+    await page.keyboard.press("Enter");
+    await page.waitForTimeout(500);
+    expect(await page.evaluate(() => [document.activeElement?.id, "isSame" in globalThis])).toEqual([
+      "main",
+      true,
+    ]);
+  });
+
   test("a time is shown in UTC and in the zone of the browser; without scripts in UTC", async () => {
     const { url, store } = await incident();
     const { eventId, receivedAt } = (await store.list({ limit: 1 }))[0]!;

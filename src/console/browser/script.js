@@ -211,7 +211,8 @@ function showAnswer(text) {
   main.focus();
   scrollTo(0, 0);
 }
-addEventListener("popstate", () => location.reload());
+// A link to a part of the page, such as "Skip to the content", causes the event, too.
+addEventListener("popstate", () => isQuestion && location.reload());
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[data-replace]");
   const isPlain = !(event.metaKey || event.ctrlKey || event.shiftKey || event.altKey);
