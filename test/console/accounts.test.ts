@@ -1,4 +1,6 @@
+import type { StoredEvent } from "stayhook/store";
 import { expect, test } from "vitest";
+import { causeOf } from "../../src/console/cause-key.ts";
 import { incident } from "./incident.ts";
 import { Browser, decodeEntities } from "./support.ts";
 
@@ -57,4 +59,19 @@ test("an event whose type is not known yet has no account in its name", async ()
   const event = decodeEntities(/href="(\?event=[^"]*)"/.exec(text)?.[1] ?? "");
   expect(plain((await get(event)).text)).toContain("/ b7/");
   expect((await get(event)).text).toContain("<h1>booking, type not known yet</h1>");
+});
+
+test("errors that differ only in the account and the code have one cause", () => {
+  const failed = (ref: string, error: string) =>
+    causeOf({
+      ref,
+      eventId: `${ref.split("/")[0]}/event-1`,
+      reason: "callback",
+      history: [{ at: new Date(), duration: 1, outcome: "parked", error }],
+    } as unknown as StoredEvent);
+  const one = failed("a17/booking:HX.1", "Error: a17 has no room for HX.1 (a17-b)\n    at save (/a.js:1:1)");
+  expect(failed("b7/booking:ZZ9", "Error: b7 has no room for ZZ9 (b7-b) <- Error: full")).toBe(one);
+  // A part of a word is no code, and a dot in a code is no pattern.
+  expect(failed("b7/booking:ro", "Error: b7 has no room for ro (b7-b)")).toBe(one);
+  expect(failed("b7/booking:HX.1", "Error: b7 has no room for HXa1 (b7-b)")).not.toBe(one);
 });

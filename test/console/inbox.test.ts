@@ -576,6 +576,7 @@ test("after a replay the page says what came of it, and whether a process claims
   const chosen = parked.map((eventId) => ["event", `parked ${eventId}`] as const);
   const first = await browser.submit(`${url}/?state=parked`, "replay", chosen);
   expect(plain(first.text)).toContain("Replayed 2 events. 0 done , 0 failed again, 2 waiting.");
+  expect(plain(first.text).split("Replayed 2 events.")).toHaveLength(2);
   const now = performance.now();
   const clock = vi.spyOn(performance, "now").mockImplementation(() => now + 181_000);
   expect(plain((await browser.get(first.url)).text)).toContain(
