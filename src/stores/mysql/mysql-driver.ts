@@ -94,7 +94,7 @@ export function mysqlDriver({
   /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
   const prepared = new WeakSet<object>();
 
-  /** Waits for a connection. If the server allows no more, one of the pool's own becomes free. */
+  /** Waits for a connection. If there are no more, one of the pool's own becomes free. */
   async function connect(): Promise<PoolConnection> {
     const deadline = performance.now() + commandTimeout;
     const { pool: from, setting } = await pool();
@@ -111,7 +111,7 @@ export function mysqlDriver({
         }
         return connection;
       } catch (error) {
-        if (!TOO_MANY.includes(errnoOf(error) ?? 0) || performance.now() + wait > deadline) throw error;
+        if (!isFull(error) || performance.now() + wait > deadline) throw error;
         await sleep(wait);
       }
     }
@@ -302,6 +302,17 @@ function errnoOf(error: unknown): number | undefined {
   const { errno, sqlState } = Object(error) as { readonly errno?: unknown; readonly sqlState?: unknown };
   // An error without an SQL state comes from the socket, and its `errno` is not a code of MySQL.
   return typeof errno === "number" && typeof sqlState === "string" ? errno : undefined;
+}
+
+/**
+ * Whether no connection is free: the server allows no more, or the user's pool does not wait. `mysql2` gives the pool's
+ * errors no code.
+ */
+function isFull(error: unknown): boolean {
+  return (
+    TOO_MANY.includes(errnoOf(error) ?? 0) ||
+    (error instanceof Error && /^(No connections available|Queue limit reached)/.test(error.message))
+  );
 }
 
 /** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */

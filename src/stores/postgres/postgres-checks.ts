@@ -4,20 +4,29 @@ import { StayhookError } from "../../errors.ts";
 import { quote } from "./postgres-dialect.ts";
 import type { Row } from "./postgres-driver.ts";
 
-/** Tables whose rows a policy may hide from this user. A policy that is `true` for all commands hides none. */
-export function hidingSql(schema: string): string {
+/**
+ * A row with a value of each type that `pg` must not parse in another way, and with a table whose rows a policy may hide from
+ * this user. A policy that is `true` for all commands hides none.
+ */
+export function checkSql(schema: string): string {
   return `
+    SELECT true AS yes, decode('00ff', 'hex') AS bytes, hiding.* FROM (VALUES (1)) AS one LEFT JOIN (
     SELECT c.relname AS name, current_user AS role FROM pg_catalog.pg_class c
     WHERE c.relnamespace = to_regnamespace('${quote(schema)}') AND c.relname IN ('events', 'records', 'meta')
       AND c.relkind IN ('r', 'p') AND row_security_active(c.oid) AND NOT EXISTS (
         SELECT FROM pg_catalog.pg_policy p WHERE p.polrelid = c.oid AND p.polcmd = '*' AND p.polpermissive
           AND pg_get_expr(p.polqual, p.polrelid) = 'true')
-    ORDER BY c.relname LIMIT 1`;
+    ORDER BY c.relname LIMIT 1) AS hiding ON true`;
 }
 
-/** @throws StayhookError if the row names a table whose rows may be hidden */
-export function assertVisible(schema: string, [hidden]: readonly Row[]): void {
-  if (hidden === undefined) return;
+/** @throws StayhookError if the row shows that the pool parses values in its own way, or names a table that may hide rows */
+export function assertUsable(schema: string, [found]: readonly Row[]): void {
+  const { yes, bytes, ...hidden } = found!;
+  if (yes !== true || !(bytes instanceof Uint8Array) || bytes[1] !== 255)
+    throw new StayhookError(
+      "postgresStore needs the parsers of pg for the types bool and bytea. Remove your own: the pool's option types, or pg.types.setTypeParser with 16 or 17.",
+    );
+  if (hidden.name === null) return;
   const table = `${quote(schema)}.${String(hidden.name)}`;
   throw new StayhookError(
     `postgresStore: row-level security of the table ${table} may hide rows from the user ${String(hidden.role)}. Run ALTER TABLE ${table} DISABLE ROW LEVEL SECURITY, do the same for the other tables of the schema, or give the user BYPASSRLS.`,

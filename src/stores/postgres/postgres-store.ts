@@ -24,7 +24,7 @@ import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
-import { assertVisible, hidingSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
+import { assertUsable, checkSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
@@ -88,7 +88,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   /** Claims begin their search at this due time. */
   #since = 0;
   #thoroughAt = Number.NEGATIVE_INFINITY;
-  #isVisible = false;
+  #isChecked = false;
 
   constructor(driver: PostgresDriver, options: StoreOptions) {
     const { schema, migrates } = options;
@@ -133,14 +133,14 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return [...found, ...told];
   }
 
-  /** Also checks, once, that no policy hides rows: the tables would seem to be missing or empty. */
+  /** Also checks, once, that rows arrive as they are, and that no policy hides them: the tables would seem to be empty. */
   protected override async ready(): Promise<void> {
     if (this.isReady) return;
-    if (!this.#isVisible) {
+    if (!this.#isChecked) {
       const { schema } = this.#options;
-      const sql = hidingSql(schema);
-      assertVisible(schema, await this.#driver.read(() => select(sql), "the tables could not be read"));
-      this.#isVisible = true;
+      const sql = checkSql(schema);
+      assertUsable(schema, await this.#driver.read(() => select(sql), "the tables could not be read"));
+      this.#isChecked = true;
     }
     await super.ready();
   }

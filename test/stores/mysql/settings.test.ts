@@ -94,10 +94,15 @@ describeMysql("settings", () => {
     ["dateStrings, bigNumberStrings", { dateStrings: true, supportBigNumbers: true, bigNumberStrings: true }],
     ["namedPlaceholders", { namedPlaceholders: true }],
     ["multipleStatements", { multipleStatements: true }],
+    ["waitForConnections: false", { waitForConnections: false }],
+    ["queueLimit", { queueLimit: 1 }],
   ])("a pool with %s works", async (_, options) => {
     const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 2, ...options });
     onTestFinished(() => pool.end());
-    await play(await storeOn({ pool }));
+    const store = await storeOn({ pool });
+    await play(store);
+    const calls = Array.from({ length: 20 }, () => [store.add(eventOf()), store.counts(), store.nextDue()]);
+    await Promise.all(calls.flat());
   });
 
   test.each<[string, mysql.PoolOptions, string[], RegExp]>([

@@ -94,6 +94,33 @@ describePostgres("a schema", () => {
     await store.close();
   });
 
+  test.each([
+    ["the pool's option types", { types: { getTypeParser: () => (value: string) => value } }],
+    [
+      "a parser of bytea",
+      { types: { getTypeParser: (oid: number) => (oid === 17 ? String : pg.types.getTypeParser(oid)) } },
+    ],
+  ])(
+    "a pool with %s is refused by name, and one with parsers of numbers and times works",
+    async (_, options) => {
+      const refused = new pg.Pool({ connectionString: url, ...(options as object) });
+      const parser = (oid: number) =>
+        oid === 20 ? BigInt : oid === 1184 ? Date.parse : pg.types.getTypeParser(oid);
+      const other = new pg.Pool({ connectionString: url, types: { getTypeParser: parser as never } });
+      onTestFinished(async () => void (await Promise.all([refused.end(), other.end()])));
+      const store = schemas.store({ pool: refused });
+      await expect(store.add(eventOf())).rejects.toThrow(
+        "needs the parsers of pg for the types bool and bytea",
+      );
+      await store.close();
+      const working = schemas.store({ pool: other });
+      await working.add(eventOf());
+      expect(await working.settle((await working.claim(CLAIM))[0]!, DONE)).toBe(true);
+      expect(await working.counts()).toMatchObject({ done: 1 });
+      await working.close();
+    },
+  );
+
   test("a pool with binary is refused", () => {
     const pool = new pg.Pool({ connectionString: url, binary: true } as never);
     expect(() => postgresStore({ pool })).toThrow("must not have the option binary");
