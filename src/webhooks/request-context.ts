@@ -3,6 +3,8 @@
 import type { Log } from "../logger.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
+import { isNodeStream } from "./receiving/body-stream.ts";
+import { findBody } from "./receiving/found-body.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 
 /** The second argument of `webhooks.receive`. */
@@ -41,8 +43,11 @@ export async function fetchWith(
   request: Request,
   context: FetchContext | undefined,
 ): Promise<Response> {
-  const { method, url, headers } = request;
-  const body = request.bodyUsed ? lockedStream() : request.body;
+  const given = Object(request) as Request;
+  const { method, url, headers } = given;
+  // Somebody may pass Node's request, which is the stream of its body.
+  const found = isNodeStream(given) ? findBody(given, given) : given.body;
+  const body = given.bodyUsed ? lockedStream() : found;
   const result = await receive(
     { method, url, headers, body, topic: context?.topic, account: context?.account },
     context,

@@ -1,8 +1,10 @@
 // Requests and responses that are not Node's own, and hosts that do not wait.
 
+import { randomUUID } from "node:crypto";
 import { EventEmitter } from "node:events";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
+import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { toNodeHandler } from "../../src/adapters/node.ts";
 import { bookingNotification } from "../webhooks/receiving/receiver.ts";
@@ -202,3 +204,49 @@ it("a request without a connection is answered at once, on no timer", async () =
   expect(response.writeHead.mock.calls[0]?.[0]).toBe(401);
   expect(performance.now() - start).toBeLessThan(200);
 });
+
+describe("`receive` and `fetch` of a handler", () => {
+  const handler = () => {
+    const lines: string[] = [];
+    const store = memoryStore();
+    const webhooks = createWebhookHandler({
+      client: new StayhookClient({ baseUrl: "https://api.example", accessToken: "token" }),
+      store,
+      verify: false,
+      on: {},
+      autoStart: false,
+      logger: ({ message, error }) => void lines.push([message, error].join(" ")),
+    });
+    return { webhooks, store, lines };
+  };
+
+  it.each(["receive", "fetch"] as const)("%s takes Node's request", async (method) => {
+    const { webhooks, store } = handler();
+    const { port } = await serve(async (request, response) => {
+      if (request.url?.endsWith("parsed"))
+        Object.assign(request, { body: JSON.parse(await bodyOf(request)) });
+      const { status } = await webhooks[method](request as never);
+      response.writeHead(status).end();
+    });
+    expect((await send(port, text)).status).toBe(200);
+    expect((await send(port, "{")).status).toBe(400);
+    const other = JSON.stringify({ ...bookingNotification, eventId: randomUUID() });
+    expect((await send(port, other, { path: "/parsed" })).status).toBe(200);
+    expect(await store.counts()).toMatchObject({ pending: 2 });
+  });
+
+  it.each([undefined, null, {}, "https://app.example/hooks", 5])(
+    "answer 500 to %j, and the log says what to pass",
+    async (request) => {
+      for (const method of ["receive", "fetch"] as const) {
+        const { webhooks, lines } = handler();
+        expect((await webhooks[method](request as never)).status).toBe(500);
+        expect(lines.join()).toContain("`fetch` takes a web Request");
+      }
+    },
+  );
+});
+
+async function bodyOf(request: IncomingMessage): Promise<string> {
+  return Buffer.concat(await request.toArray()).toString();
+}

@@ -12,7 +12,7 @@ import {
   toBytes,
 } from "./body-stream.ts";
 import { codingsOf, decodeBody, decodersOf, encodedLimit, unknownEncoding } from "./decode.ts";
-import { isRead, jsonOfForm, plainBody } from "./found-body.ts";
+import { findBody, isRead, jsonOfForm, plainBody } from "./found-body.ts";
 import type { InvalidBody } from "./parse.ts";
 import { headerOf, type ReceiveRequest } from "./request.ts";
 
@@ -31,7 +31,9 @@ export class RequestBody {
   refused: Refused | undefined;
 
   constructor(request: Pick<ReceiveRequest, "body" | "headers" | "isBase64Encoded">, maxBytes: number) {
-    this.#request = request;
+    const { headers } = request;
+    // Node's own request, passed to `receive` or `fetch` as it is, is the stream of its body.
+    this.#request = isNodeStream(request) ? { headers, body: findBody(request, request) } : request;
     this.#maxBytes = maxBytes;
   }
 

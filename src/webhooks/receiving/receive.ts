@@ -19,6 +19,10 @@ import {
 } from "./request.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
+const NO_REQUEST =
+  "a value that is no request was passed. `fetch` takes a web Request, `receive` an object with method, url, headers and " +
+  "body, and the listener of toNodeHandler takes Node's request";
+
 /** How long the body, `verify` and the store may take together, ms. */
 const LIMIT = 10_000;
 
@@ -91,6 +95,7 @@ export class Receiver {
   /** Returns the event of a notification, or `undefined` for a health check. */
   async #read(request: ReceiveRequest, arrival: Arrival): Promise<ValidBody | undefined> {
     const { verify, topicFrom, answerHealthChecks, maxBodyBytes, log } = this.#options;
+    if (typeof request?.method !== "string") throw new StayhookError(NO_REQUEST);
     const topic = knownTopic(request.topic, log) ?? topicIn(request.url, topicFrom);
     arrival.topic = topic;
     const method = request.method.toUpperCase();
