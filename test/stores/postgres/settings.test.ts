@@ -209,6 +209,43 @@ describePostgres("a schema", () => {
     await vi.waitFor(async () => expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(1), 5000);
     await store.close();
   });
+
+  test("the locked event of an ended lease holds its record alone", async () => {
+    const schema = schemas.name();
+    const store = schemas.store({ schema });
+    const refs = Array.from({ length: 12 }, (_, n) => `booking:${n}`);
+    for (const ref of refs) await store.add(eventOf(ref));
+    const lost = await store.claim({ leaseDuration: 500, limit: 20 });
+    const unlock = await session(`UPDATE ${schema}.events SET topic = topic WHERE ref = 'booking:0'`);
+    // Results of other records are recorded, although they share a statement with the one of the locked event.
+    const startedAt = performance.now();
+    const renewed = await store.renew(lost, 2000);
+    expect(renewed.map(({ ref }) => ref).sort()).toEqual(refs.slice(1).sort());
+    const ended = lost.slice(0, 6).map((claim) => store.settle(claim, DONE).catch(() => claim.ref));
+    expect((await Promise.all(ended)).filter((each) => each !== true)).toEqual(["booking:0"]);
+    expect(performance.now() - startedAt).toBeLessThan(9000);
+    await store.add(eventOf("booking:0"));
+    const seen: string[] = [];
+    await vi.waitFor(async () => {
+      for (const claim of await store.claim({ ...CLAIM, limit: 10 })) {
+        seen.push(claim.ref!);
+        expect(await store.settle(claim, DONE)).toBe(true);
+      }
+      expect(seen.sort()).toEqual(
+        lost
+          .slice(6)
+          .map(({ ref }) => ref)
+          .sort(),
+      );
+    }, 20_000);
+    expect(await store.claim(CLAIM)).toEqual([]);
+    await unlock();
+    await vi.waitFor(
+      async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:0" }]),
+      5000,
+    );
+    await store.close();
+  });
 });
 
 describe.skipIf(url === undefined)("a primary that was demoted", () => {
