@@ -28,6 +28,7 @@ import {
 } from "./outcomes.ts";
 import { slices } from "./slices.ts";
 import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
+import type { SqlNotifier } from "./sql/driver.ts";
 import { StoreClock } from "./store-clock.ts";
 import { type AddAnswer, type ClaimCall, type Settled, StoreSteps } from "./store-steps.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
@@ -79,6 +80,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     },
   });
   #isWaking = false;
+  /** Ends the calls of the notifier. */
+  #silence: (() => void) | undefined;
   #closing: Promise<void> | undefined;
 
   async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
@@ -347,7 +350,16 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   subscribe(wake: () => void): () => void {
     this.assertOpen();
     const unsubscribe = this.subscribers.add(wake);
-    return () => void unsubscribe();
+    this.#silence ??= this.notifier?.listen(() => this.subscribers.wake());
+    return () => {
+      unsubscribe();
+      if (this.subscribers.isEmpty) this.#endListening();
+    };
+  }
+
+  #endListening(): void {
+    this.#silence?.();
+    this.#silence = undefined;
   }
 
   close(): Promise<void> {
@@ -363,6 +375,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   async #close(): Promise<void> {
     const idle = Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
     await withTimeout(CALLS_WITHIN, idle);
+    this.#endListening();
     await this.doClose();
   }
 
@@ -378,8 +391,10 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     }
   }
 
-  /** Tells other processes that an event may be due. It must not throw. Only stores with a notifier implement it. */
-  protected notify?(): void;
+  /** Lets processes wake each other. Default: the store has none. */
+  protected get notifier(): SqlNotifier | undefined {
+    return undefined;
+  }
 
   /** Wakes the subscribers once for all events that one turn made due. */
   #woke(): void {
@@ -389,7 +404,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
       this.#isWaking = false;
       if (this.closed) return;
       this.subscribers.wake();
-      this.notify?.();
+      this.notifier?.notify();
     });
   }
 

@@ -1,15 +1,17 @@
 import { splitKey } from "../../account.ts";
 import { StayhookError } from "../../errors.ts";
-import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { type EventRow, toStoredEvent } from "../memory/memory-rows.ts";
 import { MemoryStore } from "../memory/memory-store.ts";
-import { recordKeyOf } from "../memory/memory-tables.ts";
+import { type MemoryTables, recordKeyOf } from "../memory/memory-tables.ts";
+import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import { RecordStore, type Scope } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
+import type { SqlNotifier } from "../sql/driver.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
@@ -42,11 +44,11 @@ export function documentStore(driver: DocumentDriver): EventStore {
 }
 
 /** What a step works on. */
-interface Scope {
+interface Keys {
   /** The keys of the step's records. */
   readonly records: readonly string[];
   /** The step also gets the records of these events. */
-  readonly ids?: readonly string[];
+  readonly ids?: readonly string[] | undefined;
   /** The arrival numbers of new events. */
   readonly arrivals?: readonly number[];
 }
@@ -61,31 +63,30 @@ interface Loaded {
  * Runs the steps of the memory store on the documents that they concern, and writes the documents if they are unchanged.
  * If another process has changed one of them meanwhile, the step runs again.
  */
-class DocumentStore extends BaseStore {
+class DocumentStore extends RecordStore {
   readonly #driver: DocumentDriver;
-  #silence: (() => void) | undefined;
 
   constructor(driver: DocumentDriver) {
     super();
     this.#driver = driver;
   }
 
-  async #run<T>(scope: Scope, step: (rules: MemoryStore) => Promise<T>): Promise<T> {
+  async #run<T>(keys: Keys, step: (rules: MemoryStore, tables: LoadedTables) => T | Promise<T>): Promise<T> {
     for (let tries = 1; tries <= TRIES; tries++) {
-      const documents = await this.#read(scope);
-      const { tables, rules } = loaded(documents, await this.#now(), scope.arrivals);
-      const result = await step(rules);
+      const documents = await this.#read(keys);
+      const { tables, rules } = loaded(documents, await this.#now(), keys.arrivals);
+      const result = await step(rules, tables);
       const writes = tables.writes();
       if (writes.length === 0 || (await this.#driver.write(writes))) return result;
       await pause(Math.random() * Math.min(tries, LONGEST_PAUSE));
     }
-    const changed = scope.records.map((key) => key.replace("\0", "event ")).join(", ");
+    const changed = keys.records.map((key) => key.replace("\0", "event ")).join(", ");
     throw new StayhookError(
       `Other processes changed ${changed} during each of ${TRIES} tries. Call again later.`,
     );
   }
 
-  async #read({ records, ids = [] }: Scope): Promise<readonly StoreDocument[]> {
+  async #read({ records, ids = [] }: Keys): Promise<readonly StoreDocument[]> {
     const homes = ids.length === 0 ? [] : await this.#documents("id", ids);
     return this.#documents("record", [...records, ...homes.map(({ body }) => body)]);
   }
@@ -99,8 +100,8 @@ class DocumentStore extends BaseStore {
   }
 
   /** Returns the rows of these records and events, for a step that only reads. */
-  async #view(scope: Scope): Promise<Loaded> {
-    return loaded(await this.#read(scope), await this.#now());
+  async #view(keys: Keys): Promise<Loaded> {
+    return loaded(await this.#read(keys), await this.#now());
   }
 
   /** Yields the rows of one record after the other. */
@@ -218,11 +219,14 @@ class DocumentStore extends BaseStore {
   protected async doSetBack(): Promise<void> {
     for await (const { document } of this.#each({ by: "record" }))
       if (document.due !== undefined)
-        await this.#run({ records: [recordKey(document)] }, (rules) => rules.doSetBack());
+        await this.#run({ records: [recordKey(document)] }, (_, tables) => setBack(tables));
   }
 
-  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    return this.#run({ records: [ref] }, (rules) => rules.doRemove(ref, what));
+  protected override async withRecords<T>(scope: Scope, rule: (tables: MemoryTables) => T): Promise<T> {
+    const { records, ids, adds = 0 } = scope;
+    const arrivals = await this.#arrivals(adds);
+    const keys = records.map(({ ref, eventId }) => recordKeyOf(ref, eventId));
+    return this.#run({ records: keys, ids, arrivals }, (_, tables) => rule(tables));
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
@@ -256,13 +260,14 @@ class DocumentStore extends BaseStore {
     states: readonly EventState[],
   ): Promise<Sliced<number>> {
     // Later events, which have arrived during the change, keep their state.
-    const slice = { before: (await this.#driver.increment(1)) + 1, limit: Number.POSITIVE_INFINITY };
+    const before = (await this.#driver.increment(1)) + 1;
     let found = 0;
     // An index by record, because a record moves in the other ones when it is changed.
     for await (const { document, tables } of this.#each({ by: "record", state: filter.state })) {
       if (tables.matching(filter).length === 0) continue;
-      const step = (rules: MemoryStore) => rules.doChange(change, filter, states, slice);
-      found += (await this.#run({ records: [recordKey(document)] }, step)).found;
+      found += await this.#run({ records: [recordKey(document)] }, (_, tables) =>
+        changeEvents(tables, change, tables.matching(filter, before), states),
+      );
     }
     return { found, next: undefined };
   }
@@ -293,16 +298,12 @@ class DocumentStore extends BaseStore {
     return undefined;
   }
 
-  protected async doErase(ref: string): Promise<number | undefined> {
-    return this.#run({ records: [ref] }, (rules) => rules.doErase(ref));
-  }
-
   protected async doEraseAccount(account: string): Promise<EraseStep> {
     const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
     for await (const { document, tables } of this.#each({ by: "record" })) {
       const record = recordKey(document);
       if (!tables.accounts.has(account) && splitKey(record).account !== account) continue;
-      const step = await this.#run({ records: [record] }, (rules) => rules.doEraseAccount(account));
+      const step = await this.#run({ records: [record] }, (_, tables) => eraseAccount(tables, account));
       erased.events += step.events;
       erased.snapshots += step.snapshots;
       erased.processing += step.processing;
@@ -322,10 +323,6 @@ class DocumentStore extends BaseStore {
       if (snapshots.length >= limit) break;
     }
     return snapshots;
-  }
-
-  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    return this.#run({ records: [ref] }, (rules) => rules.doLearn(ref, snapshot));
   }
 
   protected async doGetMeta(key: string) {
@@ -360,7 +357,7 @@ class DocumentStore extends BaseStore {
     }
     let pruned = 0;
     for (const [record, { length: limit }] of Map.groupBy(oldest, (row) => row.record))
-      pruned += await this.#run({ records: [record] }, (rules) => rules.doPrune({ ...options, limit }));
+      pruned += await this.#run({ records: [record] }, (_, tables) => prune(tables, { ...options, limit }));
     return pruned;
   }
 
@@ -372,45 +369,24 @@ class DocumentStore extends BaseStore {
     }
     let pruned = 0;
     for (const { key } of oldest)
-      pruned += await this.#run({ records: [key] }, (rules) => rules.doPruneSnapshots(options));
+      pruned += await this.#run({ records: [key] }, (_, tables) => pruneSnapshots(tables, options));
     return pruned;
   }
 
-  protected async doRestore(
+  /** Restores one event after the other, so that no write has many documents. */
+  protected override async doRestore(
     events: readonly StoredEvent[],
     snapshots: readonly RecordSnapshot[],
   ): Promise<void> {
-    const arrivals = await this.#arrivals(events.length);
-    for (const [index, event] of events.entries()) {
-      const { ref, eventId } = event;
-      const scope = {
-        records: [recordKeyOf(ref, eventId)],
-        ids: [eventId],
-        arrivals: [arrivals[index]!],
-      };
-      await this.#run(scope, (rules) => rules.doRestore([event], []));
-    }
-    for (const snapshot of snapshots)
-      await this.#run({ records: [snapshot.ref] }, (rules) => rules.doRestore([], [snapshot]));
+    for (const event of events) await super.doRestore([event], []);
+    for (const snapshot of snapshots) await super.doRestore([], [snapshot]);
   }
 
-  override subscribe(wake: () => void): () => void {
-    const unsubscribe = super.subscribe(wake);
-    this.#silence ??= this.#driver.notifier?.listen(() => this.subscribers.wake());
-    return () => {
-      unsubscribe();
-      if (!this.subscribers.isEmpty) return;
-      this.#silence?.();
-      this.#silence = undefined;
-    };
-  }
-
-  protected override notify(): void {
-    this.#driver.notifier?.notify();
+  protected override get notifier(): SqlNotifier | undefined {
+    return this.#driver.notifier;
   }
 
   protected async doClose(): Promise<void> {
-    this.#silence?.();
     await this.#driver.close();
   }
 }

@@ -22,7 +22,6 @@ export function dueOf({ due }: StoreDocument): number | undefined {
 
 /** The rows of some documents, at one time. */
 export class LoadedTables extends MemoryTables {
-  readonly #now: number;
   readonly #arrivals: number[];
   readonly #documents: ReadonlyMap<string, StoreDocument>;
   /** The key of each loaded event's record, by the event's id. */
@@ -30,16 +29,11 @@ export class LoadedTables extends MemoryTables {
 
   /** @param arrivals - the arrival numbers of new events */
   constructor(documents: readonly StoreDocument[], now: number, arrivals: readonly number[]) {
-    super();
-    this.#now = now;
+    super(now);
     this.#arrivals = [...arrivals];
     this.#documents = new Map(documents.map((document) => [document.key, document]));
     for (const document of documents) this.#load(document);
     this.#homes = this.#homesNow();
-  }
-
-  override now(): number {
-    return this.#now;
   }
 
   override nextArrival(): number {

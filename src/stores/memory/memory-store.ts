@@ -1,20 +1,17 @@
-import { splitKey } from "../../account.ts";
-import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
 import {
   type Addition,
-  copyOfSnapshot,
   type EventChange,
   historyOfReplaced,
-  isSameSnapshot,
   replaces,
   type Settlement,
   stateOfNew,
 } from "../outcomes.ts";
+import { RecordStore, type Scope } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
@@ -25,18 +22,16 @@ import {
   firstOf,
   isLocked,
   isOpen,
-  isWaiting,
   LOCKED,
   newEventRow,
-  type RecordRow,
   remember,
-  restoredRow,
   toClaim,
   toRecordSnapshot,
   toStoredEvent,
 } from "./memory-rows.ts";
 import { MemoryTables } from "./memory-tables.ts";
 import { type RunTransaction, runInOrder } from "./memory-transaction.ts";
+import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "./record-rules.ts";
 
 /**
  * The plain model of a store. Tests compare the behavior of all other stores with this store.
@@ -44,7 +39,7 @@ import { type RunTransaction, runInOrder } from "./memory-transaction.ts";
  * No step awaits between reading and writing, so each step is atomic. The steps are public, because `documentStore` runs them
  * on the rows that it has read.
  */
-export class MemoryStore<Tx = never> extends BaseStore<Tx> {
+export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   declare readonly transactional?: true;
   readonly #transaction: RunTransaction<Tx> | undefined;
   readonly #tables: MemoryTables;
@@ -216,28 +211,12 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   async doSetBack(): Promise<void> {
-    const now = this.#tables.now();
-    for (const record of this.#tables.records.values()) {
-      for (const row of record.events) {
-        const { state, event } = row;
-        const follows =
-          state === "pending" ||
-          state === "retrying" ||
-          (state === "scheduled" && event.source === "recheck");
-        if (follows && isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
-      }
-      const { lease } = record;
-      if (lease !== undefined) {
-        lease.row.dueAt = Math.min(lease.row.dueAt!, now + lease.duration);
-        if (!isLocked(record)) lease.end = lease.row.dueAt;
-      }
-      this.#tables.refresh(record);
-    }
+    setBack(this.#tables);
   }
 
-  async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    const record = this.#tables.records.get(ref);
-    return record === undefined ? 0 : this.#tables.remove(record, what, this.#tables.now());
+  /** The step is atomic, because the rule does not await. */
+  protected override async withRecords<T>(_: Scope, rule: (tables: MemoryTables) => T): Promise<T> {
+    return rule(this.#tables);
   }
 
   async doGet(eventId: string): Promise<StoredEvent | undefined> {
@@ -261,36 +240,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     states: readonly EventState[],
     { before }: Slice,
   ): Promise<Sliced<number>> {
-    const now = this.#tables.now();
-    const rows = this.#tables.matching(filter, before).filter(
-      // An event that is due needs no replay.
-      (row) => states.includes(row.state) && !(change === "replay" && isOpen(row) && row.dueAt <= now),
-    );
-    for (const row of rows) {
-      if (change === "replay") this.#replay(row, now);
-      else this.#discard(row, now);
-    }
-    return { found: rows.length, next: undefined };
-  }
-
-  #replay(row: EventRow, now: number): void {
-    this.#tables.notDone(row);
-    if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
-    else {
-      this.#tables.beginAnew(row, "pending", now);
-      row.replayed = true;
-    }
-    this.#tables.becomeDue(row);
-  }
-
-  #discard(row: EventRow, now: number): void {
-    this.#tables.setState(row, "done");
-    row.reason = "discarded";
-    row.dueAt = undefined;
-    row.endedAt = now;
-    if (row.event.ref === null) dropText(row);
-    this.#tables.becameDone(row);
-    this.#tables.refresh(row.record);
+    const rows = this.#tables.matching(filter, before);
+    return { found: changeEvents(this.#tables, change, rows, states), next: undefined };
   }
 
   async doCounts(): Promise<Record<EventState, number>> {
@@ -311,36 +262,8 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
     return this.#tables.lastReceivedAt;
   }
 
-  async doErase(ref: string): Promise<number | undefined> {
-    const record = this.#tables.records.get(ref);
-    return record === undefined ? 0 : this.#eraseRecord(record)?.events;
-  }
-
   async doEraseAccount(account: string): Promise<EraseStep> {
-    const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
-    const records = new Set([...(this.#tables.accounts.get(account) ?? [])].map(({ record }) => record));
-    for (const record of this.#tables.records.values())
-      if (record.ref !== null && splitKey(record.ref).account === account) records.add(record);
-    for (const record of records) {
-      const events = this.#eraseRecord(record);
-      if (events === undefined) erased.processing += 1;
-      else {
-        erased.events += events.events;
-        erased.snapshots += events.snapshots;
-      }
-    }
-    return erased;
-  }
-
-  /** @returns `undefined` if an event of the record is being processed */
-  #eraseRecord(record: RecordRow): { events: number; snapshots: number } | undefined {
-    if (record.lease !== undefined && record.lease.end > this.#tables.now()) return undefined;
-    const snapshots = record.snapshot === undefined ? 0 : 1;
-    const erased = [...record.events];
-    for (const row of erased) this.#tables.forget(row);
-    record.lease = record.snapshot = undefined;
-    this.#tables.refresh(record);
-    return { events: erased.length, snapshots };
+    return { ...eraseAccount(this.#tables, account), next: undefined };
   }
 
   async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -356,21 +279,6 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
       .map(toRecordSnapshot);
   }
 
-  async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    const now = this.#tables.now();
-    const known = this.#tables.records.get(ref);
-    if (known?.snapshot !== undefined) {
-      if (!isSameSnapshot(known.snapshot, snapshot)) return false;
-      remember(known, snapshot, false, now);
-      return true;
-    }
-    for (const row of known?.events ?? []) {
-      if (isWaiting(row, now) || row.state === "processing" || row.state === "parked") return false;
-    }
-    remember(this.#tables.recordFor(ref, ref), snapshot, true, now);
-    return true;
-  }
-
   async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
     return meta && { value: meta.value, age: Math.max(0, this.#tables.now() - meta.setAt) };
@@ -384,34 +292,11 @@ export class MemoryStore<Tx = never> extends BaseStore<Tx> {
   }
 
   async doPrune(options: PruneOptions): Promise<number> {
-    const rows = this.#tables.prunable(options);
-    for (const row of rows) this.#tables.forget(row);
-    for (const { record } of rows) this.#tables.refresh(record);
-    return rows.length;
+    return prune(this.#tables, options);
   }
 
   async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    const records = this.#tables.prunableSnapshots(options);
-    for (const record of records) {
-      record.snapshot = undefined;
-      record.sequence = 0;
-      this.#tables.refresh(record);
-    }
-    return records.length;
-  }
-
-  async doRestore(events: readonly StoredEvent[], snapshots: readonly RecordSnapshot[]): Promise<void> {
-    for (const event of events) {
-      if (this.#tables.events.has(event.eventId)) continue;
-      this.#tables.insert(
-        restoredRow(event, this.#tables.recordFor(event.ref, event.eventId), this.#tables.nextArrival()),
-      );
-    }
-    for (const { ref, snapshot, sequence, seenAt } of snapshots) {
-      const record = this.#tables.recordFor(ref, ref);
-      if (record.snapshot !== undefined) continue;
-      Object.assign(record, { snapshot: copyOfSnapshot(snapshot), sequence, seenAt: seenAt.getTime() });
-    }
+    return pruneSnapshots(this.#tables, options);
   }
 
   async doClose(): Promise<void> {}

@@ -47,6 +47,12 @@ export class MemoryTables {
   lastReceivedAt: number | undefined;
   #arrivals = 0;
   #clockOffset = clockOffset();
+  readonly #loadedAt: number | undefined;
+
+  /** @param loadedAt - the time of loaded rows, by the clock of their store. Default: the clock runs */
+  constructor(loadedAt?: number) {
+    this.#loadedAt = loadedAt;
+  }
 
   insert(row: EventRow): void {
     this.events.set(row.event.eventId, row);
@@ -178,6 +184,7 @@ export class MemoryTables {
   }
 
   now(): number {
+    if (this.#loadedAt !== undefined) return this.#loadedAt;
     const moved = clockOffset() - this.#clockOffset;
     if (moved !== 0) this.#shiftLeases(moved);
     return Date.now() + this.#clockOffset;

@@ -1,49 +1,31 @@
 // The steps of lists, replays, deletions and snapshots in SQL.
 
 import type { RowFilter } from "../event-filter.ts";
-import type { Change, EventState } from "../event-states.ts";
-import type { PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
-import { endedAtOf, isSameSnapshot } from "../outcomes.ts";
+import type { EventState } from "../event-states.ts";
+import type { PruneOptions } from "../event-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
-import type { EraseStep } from "../store-steps.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { lists, lock, lockOrInsertAll, type Operation, refreshAll, removeEvents } from "./sql-records.ts";
-import {
-  contentOf,
-  number,
-  snapshotOf,
-  storedEventOf,
-  text,
-  toHistory,
-  toId,
-  toRecord,
-  toSnapshot,
-  toText,
-  toTextOrNull,
-} from "./sql-rows.ts";
-import { limitOf, ofAccount, ofRecord, prepared, recordsOf } from "./sql-statements.ts";
+import { lists, type Operation, type Untimed } from "./sql-records.ts";
+import { number, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { limitOf, ofAccount, ofRecord, prepared, recordsOfAccount } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
 const SCAN = 2000;
 
-export function* list(
-  operation: Operation,
-  filter: RowFilter,
-  slice: Slice,
-): SqlSteps<Sliced<StoredEvent[]>> {
-  const { found, next } = yield* matching(operation, filter, slice);
+export function* list(untimed: Untimed, filter: RowFilter, slice: Slice): SqlSteps<Sliced<StoredEvent[]>> {
+  const { found, next } = yield* matching(untimed, "*", filter, slice);
   return { found: found.map(storedEventOf), next };
 }
 
-/** Selects the rows of the events that match `filter`, the newest first. */
-function* matching(
-  { sql, dialect }: Operation,
+/** Selects columns of the events that match `filter` and are in one of `states`, the newest first. */
+export function* matching(
+  { sql, dialect }: Untimed,
+  columns: "*" | "seq, id, ref",
   filter: RowFilter,
   { before = Number.MAX_SAFE_INTEGER, limit: asked }: Slice,
   states?: readonly EventState[],
-): SqlSteps<Sliced<SqlRow[]>> {
+): SqlSteps<Sliced<readonly SqlRow[]>> {
   const limit = limitOf(asked);
   const [conditions, params] = conditionsOf(filter, states, dialect);
   // These filters have an index. A query with other filters scans all events, in slices of `SCAN` events.
@@ -57,10 +39,10 @@ function* matching(
   // The unary plus keeps a database from reading all events in order of `seq`, instead of the index.
   const seq = hasIndex ? "+seq" : "seq";
   const where = [...conditions, `${seq} < ?`, `${seq} >= ?`].join(" AND ");
-  const statement = `SELECT * FROM stayhook_events WHERE ${where} ORDER BY ${seq} DESC LIMIT ?`;
+  const statement = `SELECT ${columns} FROM stayhook_events WHERE ${where} ORDER BY ${seq} DESC LIMIT ?`;
   const found = yield* select(prepared(dialect, statement), ...params, before, from, limit);
-  if (found.length === limit) return { found: [...found], next: number(found.at(-1)!.seq) };
-  return { found: [...found], next: end === undefined ? undefined : from };
+  if (found.length === limit) return { found, next: number(found.at(-1)!.seq) };
+  return { found, next: end === undefined ? undefined : from };
 }
 
 function conditionsOf(
@@ -103,113 +85,23 @@ function conditionsOf(
   return [conditions, params];
 }
 
-export function* changeAll(
-  operation: Operation,
-  what: Change,
-  filter: RowFilter,
-  states: readonly EventState[],
-  slice: Slice,
-): SqlSteps<Sliced<number>> {
-  const { sql, now, dialect } = operation;
-  const first = yield* matching(operation, filter, slice, states);
-  const refs = [...new Set(first.found.map(({ ref }) => text(ref)))];
-  // A record whose events have all ended has no row, and needs one for the replayed event. The rows also are the locks.
-  for (const list of lists(seqsOf(first.found))) yield* change(sql.insertRecords, ...list);
-  yield* lockOrInsertAll(operation, refs);
-  // Others may have changed the events before the lock.
-  const isAlone = dialect.forUpdate === undefined;
-  const { found } = isAlone ? first : yield* matching(operation, filter, slice, states);
-  const locked = found.filter(({ ref }) => refs.includes(text(ref)));
-  const scheduled = states.includes("scheduled") ? "scheduled" : "retrying";
-  let changed = 0;
-  if (what === "discard") {
-    for (const list of lists(seqsOf(locked))) changed += yield* change(sql.discard, now, ...list, scheduled);
-  } else {
-    // If an event had ended and waits now, another call has replayed it.
-    const ended = new Set(seqsOf(first.found.filter(({ state }) => state === "done" || state === "parked")));
-    const waiting = seqsOf(locked).filter((seq) => !ended.has(seq));
-    for (const list of lists(seqsOf(locked))) changed += yield* change(sql.replay, now, ...list);
-    for (const list of lists(waiting))
-      changed += yield* change(sql.hasten, now, now, ...list, now, scheduled);
-  }
-  yield* refreshAll(operation, refs);
-  return { found: changed, next: first.next };
-}
-
-function seqsOf(rows: readonly SqlRow[]): number[] {
-  return rows.map(({ seq }) => number(seq));
-}
-
-export function* remove(
-  operation: Operation,
-  ref: string,
-  what: readonly string[] | "timers",
-): SqlSteps<number> {
-  const { sql } = operation;
-  const key = toText(ref);
-  // Without a row, there is no lock: a replay could bring events back meanwhile.
-  yield* lock(operation, key);
-  const removed = yield* removeEvents(operation, key, what);
-  if (removed === 0) {
-    yield* change(sql.deleteRecord, key);
-    return 0;
-  }
-  // The removed event may be that of a lease that has ended.
-  if ((yield* select(sql.processingOf, key)).length === 0) yield* change(sql.dropLease, key, operation.now);
-  yield* refreshAll(operation, [key]);
-  return removed;
-}
-
-/** @returns the number of deleted events, or `undefined` if an event of the record is being processed */
-export function* erase(operation: Operation, ref: string): SqlSteps<number | undefined> {
-  const { sql, now } = operation;
-  const key = toText(ref);
-  const { lease_end: leaseEnd } = yield* lock(operation, key);
-  if (leaseEnd !== null && number(leaseEnd) > now) return undefined;
-  const erased = yield* change(sql.erase, key);
-  yield* change(sql.eraseRecord, key);
-  return erased;
-}
-
 /** The number of records that one step of `eraseAccount` deletes. */
-const ERASED = 50;
+export const ERASED = 50;
 
-/** Deletes the next records of an account. @param after - the key of the last record of the step before */
-export function* eraseAccount(operation: Operation, account: string, after = ""): SqlSteps<EraseStep> {
-  const { sql, now, dialect } = operation;
-  const [query, params] = recordsOf(dialect, account, after, ERASED);
-  const keys = (yield* select(query, ...params)).map(({ ref }) => text(ref));
-  const erased = { events: 0, snapshots: 0, processing: 0 };
-  // Lock in the order of other transactions, so that no two wait for each other.
-  for (const key of keys.toSorted()) {
-    const { lease_end: leaseEnd, snapshot } = yield* lock(operation, key);
-    if (leaseEnd !== null && number(leaseEnd) > now) {
-      erased.processing += 1;
-      continue;
-    }
-    erased.events += yield* change(sql.erase, key);
-    yield* change(sql.eraseRecord, key);
-    if (snapshot !== null) erased.snapshots += 1;
-  }
-  return { ...erased, next: keys.length < ERASED ? undefined : keys.at(-1) };
+/** Selects the keys of the next records of an account. @param after - the last key of the step before */
+export function* recordsOf({ dialect }: Operation, account: string, after = ""): SqlSteps<string[]> {
+  const [query, params] = recordsOfAccount(dialect, account, after, ERASED);
+  return (yield* select(query, ...params)).map(({ ref }) => text(ref));
 }
 
-export function* learn(operation: Operation, ref: string, snapshot: Snapshot): SqlSteps<boolean> {
-  const { sql, now } = operation;
-  const key = toText(ref);
-  const record = yield* lock(operation, key);
-  const known = record.snapshot === null ? undefined : snapshotOf(record);
-  const isFree =
-    known === undefined
-      ? (yield* select(sql.waitingOf, key, now)).length + (yield* select(sql.parkedOf, key)).length === 0
-      : isSameSnapshot(known, snapshot);
-  if (isFree) {
-    const sequence = known === undefined ? 1 : number(record.sequence);
-    yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, now, key);
-  } else {
-    yield* change(sql.deleteRecord, key);
-  }
-  return isFree;
+/** Selects the keys of the next records that have a due time. */
+export function* dueRecords({ sql }: Operation, after: string, limit: number): SqlSteps<string[]> {
+  return (yield* select(sql.dueRecords, after, limit)).map(({ ref }) => text(ref));
+}
+
+/** Selects the keys of the records whose snapshots are the oldest ones. */
+export function* oldSnapshots({ sql, now }: Operation, age: number, limit: number): SqlSteps<string[]> {
+  return (yield* select(sql.oldSnapshots, earlier(now, age), limit)).map(({ ref }) => text(ref));
 }
 
 export function* setMeta(
@@ -280,52 +172,6 @@ function* oldTimers({ sql }: Operation, until: number, seen: TimersSeen): SqlSte
   return timers.filter(({ kept }) => number(kept) === 0);
 }
 
-export function* pruneSnapshots(
-  { sql, now }: Operation,
-  { age, limit }: PruneSnapshotsOptions,
-): SqlSteps<number> {
-  const until = earlier(now, age);
-  return yield* change(sql.pruneSnapshots, until, until, limitOf(limit));
-}
-
 function earlier(now: number, age: number): number {
   return Math.max(Math.floor(now - age), Number.MIN_SAFE_INTEGER);
-}
-
-export function* restore(
-  operation: Operation,
-  events: readonly StoredEvent[],
-  snapshots: readonly RecordSnapshot[],
-): SqlSteps<void> {
-  const { sql } = operation;
-  const refs = [
-    ...events.map(({ ref, eventId }) => toRecord(ref, eventId)),
-    ...snapshots.map(({ ref }) => toText(ref)),
-  ];
-  yield* lockOrInsertAll(operation, [...new Set(refs)]);
-  for (const event of events) {
-    const { eventId, ref, state, dueAt, receivedAt, attempts, type, reason, history } = event;
-    const doneAt = dueAt === null ? endedAtOf(event).getTime() : null;
-    yield* change(
-      sql.restoreEvent,
-      toId(eventId),
-      toRecord(ref, eventId),
-      state,
-      dueAt === null ? null : dueAt.getTime(),
-      receivedAt.getTime(),
-      ...contentOf(event),
-      attempts,
-      doneAt,
-      toTextOrNull(type),
-      reason,
-      toHistory(history),
-    );
-  }
-  for (const { ref, snapshot, sequence, seenAt } of snapshots) {
-    const key = toText(ref);
-    const [record] = yield* select(sql.record, key);
-    if (record !== undefined && record.snapshot !== null) continue;
-    yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, seenAt.getTime(), key);
-  }
-  yield* refreshAll(operation, [...new Set(refs)]);
 }

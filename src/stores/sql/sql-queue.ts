@@ -279,11 +279,3 @@ export function* alreadySettled({ sql }: Untimed, { eventId, lease }: ClaimedEve
   const held = (yield* select(sql.endedBy, toId(eventId), lease)).length > 0;
   return { held, more: held };
 }
-
-export function* setBack({ sql, now }: Operation): SqlSteps<void> {
-  yield* select(sql.lockAllDue);
-  yield* change(sql.setBackEvents, now, now);
-  yield* change(sql.setBackLeases, now, now);
-  yield* change(sql.setBackProcessing, now);
-  yield* change(sql.setBackRecords);
-}

@@ -30,25 +30,25 @@ export function* lockAll({ sql, dialect }: Untimed, refs: readonly string[]): Sq
   for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
 }
 
-/** Locks the rows of records in one order. Makes the rows that are not there. */
-export function* lockOrInsertAll({ sql }: Operation, refs: readonly string[]): SqlSteps<void> {
-  for (const list of lists(refs.toSorted())) {
-    for (;;) {
-      const locked = new Set((yield* select(sql.lockRecords, ...list)).map(({ ref }) => text(ref)));
-      const missing = list.filter((ref) => !locked.has(ref));
-      if (missing.length === 0) break;
-      // Another transaction may delete a row between these statements, so look again.
-      for (const ref of new Set(missing)) yield* change(sql.insertRecord, ref);
-    }
-  }
+/** Returns the database's time, epoch ms. */
+export function* nowOf({ dialect }: Untimed): SqlSteps<number> {
+  const { clock } = dialect;
+  return clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
 }
 
-/** Computes the due times of locked records from their events, and deletes rows that are not needed. */
-export function* refreshAll({ sql, now }: Operation, refs: readonly string[]): SqlSteps<void> {
-  for (const list of lists(refs)) {
-    yield* change(sql.refreshRecords, now, now, now, ...list);
-    yield* change(sql.deleteRecords, ...list);
+/** Locks the rows of records in one order, and returns them. Makes the rows that are not there. */
+export function* lockOrInsertAll({ sql }: Untimed, refs: readonly string[]): SqlSteps<SqlRow[]> {
+  const found = new Map<string, SqlRow>();
+  for (const list of lists(refs.toSorted())) {
+    for (;;) {
+      for (const row of yield* select(sql.loadRecords, ...list)) found.set(text(row.ref), row);
+      const missing = list.filter((ref) => !found.has(ref));
+      if (missing.length === 0) break;
+      // Another transaction may delete a row between these statements, so look again.
+      for (const some of lists(missing)) yield* change(sql.insertRecords, ...some);
+    }
   }
+  return [...found.values()];
 }
 
 /** Reads and locks the row of a record. Makes the row if there is none. */

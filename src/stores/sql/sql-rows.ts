@@ -1,6 +1,7 @@
 import { decodeUtf8, encodeUtf8 } from "../../utf8.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { Addition } from "../outcomes.ts";
+import type { RecordName } from "../record-store.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
@@ -68,6 +69,12 @@ export function toRecord(ref: string | null, eventId: string): string {
 export function toRef(record: unknown): string | null {
   const key = text(record);
   return key.startsWith(NO_REF) ? null : fromText(key);
+}
+
+/** Returns what `toRecord` made the key of a record from. */
+export function toName(key: string): RecordName {
+  const ref = toRef(key);
+  return { ref, eventId: ref === null ? fromText(key.slice(NO_REF.length)) : "" };
 }
 
 /** Returns the range of the ids of an account, as {@link toId} makes them: from the first id, up to the second. */

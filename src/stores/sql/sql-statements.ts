@@ -1,5 +1,5 @@
 import type { SqlDialect, SqlValue } from "./driver.ts";
-import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges, NO_REF } from "./sql-rows.ts";
+import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
 export const LIST = 50;
@@ -9,8 +9,13 @@ const NEW_EVENT = `id, ref, state, due_at, received_at, ${CONTENT}`;
 const RESTORED = `attempts, done_at, type, reason, history`;
 /** A record that has nothing to do and no snapshot needs no row. The condition reads only the row itself. */
 const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
-const FIRST_DUE =
-  "SELECT min(due_at) FROM stayhook_events AS e WHERE e.ref = stayhook_records.ref AND e.due_at IS NOT NULL";
+/** A row for each value of a list. A value that comes twice gives two rows. */
+const VALUES = `SELECT ? AS ref ${Array(LIST - 1)
+  .fill("UNION ALL SELECT ?")
+  .join(" ")}`;
+/** The columns of an event that a rule reads. */
+const LOADED =
+  "seq, id, ref, state, due_at, received_at, timestamp, source, attempts, outages, first_outage_at, replayed, done_at, type, reason";
 /** An event that `remove` deletes. A processing event is one whose lease has ended. */
 const REMOVABLE =
   "(state <> 'done' OR source = 'timer') AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
@@ -55,32 +60,27 @@ export function statementsOf(dialect: SqlDialect) {
     lockRecord: `SELECT * FROM stayhook_records WHERE ref = ? ${forUpdate}`,
     insertRecord: insertIgnore("INSERT INTO stayhook_records (ref) VALUES (?)"),
     insertRecords: insertIgnore(
-      `INSERT INTO stayhook_records (ref) SELECT DISTINCT ref FROM stayhook_events WHERE seq ${IN_LIST} ORDER BY ref`,
+      `INSERT INTO stayhook_records (ref) SELECT ref FROM (${VALUES}) AS missing WHERE 1 = 1`,
     ),
     deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
     lockRecords: `SELECT ref FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
-    // During a lease, a due time below its end tells `settle` that an event may have become due, also if the lease has
-    // ended. A due time that is too early is harmless: the claim finds no event and computes the due time again.
-    refreshRecords: `
-      UPDATE stayhook_records SET due_at = CASE
-        WHEN lease_end IS NULL THEN (${FIRST_DUE})
-        WHEN due_at < ? AND due_at < lease_end THEN due_at
-        WHEN lease_end > ? THEN ?
-        ELSE lease_end - 1 END
-      WHERE ref ${IN_LIST}`,
+    loadRecords: `SELECT * FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
+    dueRecords: "SELECT ref FROM stayhook_records WHERE ref > ? AND due_at IS NOT NULL ORDER BY ref LIMIT ?",
+    oldSnapshots: `
+      SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL AND seen_at <= ? AND due_at IS NULL AND lease_end IS NULL
+      ORDER BY seen_at LIMIT ?`,
     deleteRecords: `DELETE FROM stayhook_records WHERE ref ${IN_LIST} AND ${EMPTY}`,
+    eraseRecords: `DELETE FROM stayhook_records WHERE ref ${IN_LIST}`,
 
-    replay: `
-      UPDATE stayhook_events SET state = 'pending', due_at = ?, replayed = 1, ${ANEW}
-      WHERE seq ${IN_LIST} AND state IN ('done', 'parked')`,
-    // The last `?` of the states is 'scheduled', or a state that is named already.
-    hasten: `
-      UPDATE stayhook_events SET due_at = CASE WHEN due_at < ? THEN due_at ELSE ? END
-      WHERE seq ${IN_LIST} AND due_at > ? AND state IN ('pending', 'retrying', ?)`,
-    discard: `
-      UPDATE stayhook_events SET state = 'done', due_at = NULL, done_at = ?, reason = 'discarded',
-        notification = CASE WHEN ref LIKE '${NO_REF}%' THEN NULL ELSE notification END
-      WHERE seq ${IN_LIST} AND state IN ('pending', 'retrying', 'parked', ?)`,
+    // No lock: on InnoDB, it would wait for the event of an `add` that waits for the record.
+    openEvents: `SELECT ${LOADED} FROM stayhook_events WHERE ref ${IN_LIST} AND due_at IS NOT NULL`,
+    // The lock keeps out a prune, which does not lock the record.
+    eventsById: `SELECT ${LOADED} FROM stayhook_events WHERE id ${IN_LIST} ${forUpdate}`,
+    parkedEvents: `SELECT ${LOADED} FROM stayhook_events WHERE ref = ? AND due_at IS NULL AND state = 'parked' ${forUpdate}`,
+    endedTimers: `
+      SELECT ${LOADED} FROM stayhook_events WHERE ${ofRecord(dialect)} AND due_at IS NULL AND source = 'timer' ${forUpdate}`,
+    endedEvents: `SELECT ${LOADED} FROM stayhook_events WHERE ${ofRecord(dialect)} AND due_at IS NULL ${forUpdate}`,
+    deleteEvents: `DELETE FROM stayhook_events WHERE seq ${IN_LIST}`,
 
     removeById: `DELETE FROM stayhook_events WHERE id = ? AND ref = ? AND ${REMOVABLE}`,
     removeOpenTimers: `
@@ -88,22 +88,9 @@ export function statementsOf(dialect: SqlDialect) {
     removeEndedTimers: `
       DELETE FROM stayhook_events WHERE ${ofRecord(dialect)}
       AND state IN ('done', 'parked') AND source = 'timer' AND seq <> ?`,
-    erase: `DELETE FROM stayhook_events WHERE ${ofRecord(dialect)}`,
-    eraseRecord: "DELETE FROM stayhook_records WHERE ref = ?",
-
     snapshotsAfter: `
       SELECT * FROM stayhook_records WHERE ref > ? AND snapshot IS NOT NULL ORDER BY ref LIMIT ?`,
     setSnapshot: "UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ? WHERE ref = ?",
-    waitingOf: `
-      SELECT 1 AS found FROM stayhook_events
-      WHERE ref = ? AND due_at IS NOT NULL AND (state <> 'scheduled' OR due_at <= ?) LIMIT 1`,
-    parkedOf: "SELECT 1 AS found FROM stayhook_events WHERE ref = ? AND state = 'parked' LIMIT 1",
-    // A derived table, because MySQL rejects a `LIMIT` inside `IN (…)` and a subquery on the table of the `DELETE`.
-    pruneSnapshots: `
-      DELETE FROM stayhook_records WHERE due_at IS NULL AND lease_end IS NULL AND seen_at <= ? AND ref IN (SELECT ref FROM (
-        SELECT ref FROM stayhook_records
-        WHERE snapshot IS NOT NULL AND seen_at <= ? AND due_at IS NULL AND lease_end IS NULL
-        ORDER BY seen_at LIMIT ?) AS old)`,
 
     oldDone: `
       SELECT seq, done_at FROM stayhook_events
@@ -142,7 +129,6 @@ export function statementsOf(dialect: SqlDialect) {
       WHERE seq = ?`,
     leaseRecord:
       "UPDATE stayhook_records SET lease = ?, lease_end = ?, lease_duration = ?, due_at = ? WHERE ref = ?",
-    dropLease: "UPDATE stayhook_records SET lease_end = NULL WHERE ref = ? AND lease_end <= ?",
     endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
     insertDueRecord: insertIgnore("INSERT INTO stayhook_records (ref, due_at) VALUES (?, ?)"),
     setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
@@ -172,20 +158,6 @@ export function statementsOf(dialect: SqlDialect) {
       UPDATE stayhook_events SET due_at = ?
       WHERE ref = ? AND due_at IS NOT NULL AND due_at < ? AND state IN ('pending', 'retrying')`,
 
-    lockAllDue: `SELECT ref FROM stayhook_records WHERE due_at IS NOT NULL ORDER BY ref ${forUpdate}`,
-    setBackEvents: `
-      UPDATE stayhook_events SET due_at = ?
-      WHERE due_at > ? AND (state IN ('pending', 'retrying') OR state = 'scheduled' AND source = 'recheck')`,
-    setBackLeases: `
-      UPDATE stayhook_records SET lease_end = ? + lease_duration WHERE lease_end > ? + lease_duration`,
-    setBackProcessing: `
-      UPDATE stayhook_events SET due_at = (SELECT lease_end FROM stayhook_records AS r WHERE r.ref = stayhook_events.ref)
-      WHERE state = 'processing' AND due_at > ?
-        AND EXISTS (SELECT 1 FROM stayhook_records AS r WHERE r.ref = stayhook_events.ref AND r.lease_end IS NOT NULL)`,
-    setBackRecords: `
-      UPDATE stayhook_records SET due_at = CASE WHEN lease_end IS NULL THEN (${FIRST_DUE}) ELSE lease_end END
-      WHERE due_at IS NOT NULL`,
-
     insertEvent: insertIgnore(insertInto(`${NEW_EVENT}, lease`)),
     restoreEvent: insertIgnore(insertInto(`${NEW_EVENT}, ${RESTORED}`)),
   };
@@ -203,6 +175,17 @@ export function ofRecord({ ofRecord }: SqlDialect): string {
   return ofRecord === undefined ? "ref = ?" : `seq IN (SELECT seq FROM (${ofRecord}) AS mine)`;
 }
 
+/** Returns the statement that writes columns of the rows with the keys of a list. */
+export function updateAll(
+  dialect: SqlDialect,
+  table: string,
+  columns: readonly string[],
+  key: string,
+): string {
+  const values = columns.map((column) => `${column} = ?`).join(", ");
+  return prepared(dialect, `UPDATE ${table} SET ${values} WHERE ${key} ${IN_LIST}`);
+}
+
 const IN_ACCOUNT = Array(3).fill("ref >= ? AND ref < ?").join(" OR ");
 
 /** Returns the condition that an event belongs to an account, and its parameters. */
@@ -218,7 +201,7 @@ export function ofAccount(dialect: SqlDialect, account: string): [condition: str
 }
 
 /** Returns the query for the next keys of the records of an account, and its parameters. */
-export function recordsOf(
+export function recordsOfAccount(
   dialect: SqlDialect,
   account: string,
   after: string,

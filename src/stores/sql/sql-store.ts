@@ -1,10 +1,12 @@
-import { BaseStore } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
+import type { MemoryTables } from "../memory/memory-tables.ts";
+import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
@@ -14,6 +16,7 @@ import {
   runAsync,
   type SqlDialect,
   type SqlDriver,
+  type SqlNotifier,
   type SqlResult,
   type SqlStatement,
   type SqlSteps,
@@ -21,19 +24,18 @@ import {
   type TransactionOptions,
 } from "./driver.ts";
 import {
-  changeAll,
-  erase,
-  eraseAccount,
-  learn,
+  dueRecords,
+  ERASED,
   list,
+  matching,
   nameOf,
+  oldSnapshots,
   prune,
-  pruneSnapshots,
-  remove,
-  restore,
+  recordsOf,
   setMeta,
   type TimersSeen,
 } from "./sql-changes.ts";
+import { type SqlScope, withRecords } from "./sql-loaded.ts";
 import {
   add,
   alreadySettled,
@@ -42,10 +44,9 @@ import {
   nextDueAt,
   noneDue,
   renew,
-  setBack,
   settle,
 } from "./sql-queue.ts";
-import type { Operation, Untimed } from "./sql-records.ts";
+import { nowOf, type Operation, type Untimed } from "./sql-records.ts";
 import {
   fromText,
   number,
@@ -54,6 +55,7 @@ import {
   storedEventOf,
   text,
   toId,
+  toName,
   toText,
 } from "./sql-rows.ts";
 import {
@@ -66,6 +68,9 @@ import {
   withAdvice,
 } from "./sql-schema.ts";
 import { type Statements, statementsOf } from "./sql-statements.ts";
+
+/** The number of records that one step of a change takes. Longer steps delay notifications. */
+const SLICE = 500;
 
 /** What failed, for error messages. */
 export const failing = {
@@ -98,7 +103,7 @@ export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): Ev
  * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
  * one statement after the other for each event. A store on a database server overrides them with statements for groups.
  */
-export class SqlStore<Tx> extends BaseStore<Tx> {
+export class SqlStore<Tx> extends RecordStore<Tx> {
   declare readonly transactional?: true;
   protected readonly driver: SqlDriver;
   protected readonly dialect: SqlDialect;
@@ -110,7 +115,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
   #ready: Promise<void> | undefined;
   /** Whether the tables are known to be up to date. */
   protected isReady: boolean;
-  #silence: (() => void) | undefined;
 
   /** @param options.isReady - `true` if the driver has already created the tables */
   constructor(driver: SqlDriver, tables: Tables, { migrates = true, isReady = false } = {}) {
@@ -166,8 +170,16 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return this.write(failing.settle, (operation) => settle(operation, settlements));
   }
 
-  protected doSetBack(): Promise<void> {
-    return this.write(failing.setBack, setBack);
+  protected async doSetBack(): Promise<void> {
+    for (let after: string | undefined = ""; after !== undefined; ) {
+      const keys: readonly string[] = await this.read((operation) => dueRecords(operation, after!, SLICE));
+      await this.withRecords({ records: keys.map(toName), failing: failing.setBack }, setBack);
+      after = keys.length < SLICE ? undefined : keys.at(-1);
+    }
+  }
+
+  protected override withRecords<T>(scope: SqlScope, rule: (tables: MemoryTables) => T): Promise<T> {
+    return this.writeUntimed(scope.failing, (untimed) => withRecords(untimed, scope, rule));
   }
 
   protected async doNextDue(): Promise<Timed<number | undefined>> {
@@ -176,10 +188,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
       const at = yield* nextDueAt(operation);
       return { now, result: at === null ? undefined : Math.max(0, at - now) };
     });
-  }
-
-  protected doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    return this.write("events could not be removed", (operation) => remove(operation, ref, what));
   }
 
   protected doGet(eventId: string): Promise<StoredEvent | undefined> {
@@ -200,15 +208,20 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     });
   }
 
-  protected doChange(
+  protected async doChange(
     change: Change,
     filter: RowFilter,
     states: readonly EventState[],
     slice: Slice,
   ): Promise<Sliced<number>> {
-    return this.write("events could not be changed", (operation) =>
-      changeAll(operation, change, filter, states, slice),
+    const find = (untimed: Untimed) => matching(untimed, "seq, id, ref", filter, slice, states);
+    const { found, next } = await this.read(find);
+    const records = [...new Set(found.map(({ ref }) => text(ref)))].map(toName);
+    const scope = { records, find, failing: "events could not be changed" };
+    const changed = await this.withRecords(scope, (tables) =>
+      changeEvents(tables, change, tables.matching(filter, slice.before), states),
     );
+    return { found: changed, next };
   }
 
   protected doCounts(): Promise<Record<EventState, number>> {
@@ -246,14 +259,12 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     return { version, expected: latestVersion(this.dialect) };
   }
 
-  protected doErase(ref: string): Promise<number | undefined> {
-    return this.write("the record could not be erased", (operation) => erase(operation, ref));
-  }
-
-  protected doEraseAccount(account: string, from: string | undefined): Promise<EraseStep> {
-    return this.write("the account could not be erased", (operation) =>
-      eraseAccount(operation, account, from),
-    );
+  protected async doEraseAccount(account: string, from: string | undefined): Promise<EraseStep> {
+    const keys = await this.read((operation) => recordsOf(operation, account, from));
+    const failing = "the account could not be erased";
+    const scope = { records: keys.map(toName), ended: "all", failing } as const;
+    const erased = await this.withRecords(scope, (tables) => eraseAccount(tables, account));
+    return { ...erased, next: keys.length < ERASED ? undefined : keys.at(-1) };
   }
 
   protected doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -268,10 +279,6 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
       const rows = yield* select(sql.snapshotsAfter, after === undefined ? "" : toText(after), limit);
       return rows.map(recordSnapshotOf);
     });
-  }
-
-  protected doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    return this.write("the snapshot could not be written", (operation) => learn(operation, ref, snapshot));
   }
 
   protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
@@ -297,34 +304,22 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
     );
   }
 
-  protected doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    return this.write("old snapshots could not be deleted", (operation) =>
-      pruneSnapshots(operation, options),
-    );
+  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
+    for (let pruned = 0; ; ) {
+      const most = Math.min(limit - pruned, SLICE);
+      const keys = await this.read((operation) => oldSnapshots(operation, age, most));
+      const scope = { records: keys.map(toName), failing: "old snapshots could not be deleted" };
+      const deleted = await this.withRecords(scope, (tables) => pruneSnapshots(tables, { age, limit: most }));
+      pruned += deleted;
+      if (keys.length < most || deleted === 0 || pruned >= limit) return pruned;
+    }
   }
 
-  protected doRestore(events: readonly StoredEvent[], snapshots: readonly RecordSnapshot[]): Promise<void> {
-    return this.write("events could not be restored", (operation) => restore(operation, events, snapshots));
-  }
-
-  override subscribe(wake: () => void): () => void {
-    const unsubscribe = super.subscribe(wake);
-    this.#silence ??= this.driver.notifier?.listen(() => this.subscribers.wake());
-    return () => {
-      unsubscribe();
-      if (!this.subscribers.isEmpty) return;
-      this.#silence?.();
-      this.#silence = undefined;
-    };
-  }
-
-  protected override notify(): void {
-    this.driver.notifier?.notify();
+  protected override get notifier(): SqlNotifier | undefined {
+    return this.driver.notifier;
   }
 
   protected async doClose(): Promise<void> {
-    this.#silence?.();
-    this.#silence = undefined;
     await this.driver.close();
   }
 
@@ -381,9 +376,7 @@ export class SqlStore<Tx> extends BaseStore<Tx> {
 
   *#steps<T>(steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
     const { dialect, sql } = this;
-    const { clock } = dialect;
-    const now = clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
-    return yield* steps({ sql, dialect, now });
+    return yield* steps({ sql, dialect, now: yield* nowOf({ sql, dialect }) });
   }
 
   /** Creates or upgrades the tables at the first call. */

@@ -60,7 +60,7 @@ describeMysql("among many events", () => {
     return sent!;
   }
 
-  test.each([["erase", ["booking:7"]]] as const)(
+  test.each([["endedEvents", ["booking:7"]]] as const)(
     "%s finds a record's events by index",
     async (name, values) => {
       const plan = await planOf(statements[name], values);

@@ -36,11 +36,6 @@ export interface Call {
   readonly needsWrites?: true;
   /** Whether the call may find nothing, because the other call holds the record. */
   readonly mayFindNothing?: true;
-  /**
-   * Whether the second of two such calls counts the event, too, if its time is older: the event is due a moment later
-   * then, and is hastened.
-   */
-  readonly countsByClock?: true;
 }
 
 function eventOf(eventId: string, given: Partial<NewEvent> = {}): NewEvent {
@@ -214,7 +209,7 @@ export const calls: readonly Call[] = [
   { name: "remove the timers", run: ({ store }) => store.remove(REF, "timers") },
   { name: "remove by id", run: ({ store }) => store.remove(REF, ["P", "K"]) },
   { name: "replay what is parked", run: ({ store }) => store.replay({ state: "parked" }) },
-  { name: "replay a done event", countsByClock: true, run: ({ store }) => store.replay({ eventId: "D" }) },
+  { name: "replay a done event", run: ({ store }) => store.replay({ eventId: "D" }) },
   { name: "discard", run: ({ store }) => store.discard({ ref: REF }) },
   {
     name: "erase",

@@ -39,7 +39,6 @@ export function pairs(name: StoreName): Line[] {
       fitting
         .slice(index)
         .filter((other) => state.one === undefined || state.one.test(one.name) || state.one.test(other.name))
-        .filter((other) => one !== other || !one.countsByClock)
         .map((other) => ({ state, calls: [one, other] })),
     );
   });
