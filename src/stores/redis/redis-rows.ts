@@ -1,5 +1,6 @@
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import { type Addition, endedAtOf, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
+import type { EventRow } from "../memory/memory-rows.ts";
+import { type Addition, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Claimed } from "../store-steps.ts";
@@ -53,7 +54,7 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
     delay,
     snapshot: record && packSnapshot(record.snapshot),
     changed: record?.changed,
-    remove: remove && toRemove(remove),
+    remove: remove === "timers" ? remove : remove?.map(toText),
     additions: additions.map(toAdd),
   };
 }
@@ -63,23 +64,14 @@ export function toHeld(claim: ClaimedEvent) {
   return { record: recordName(claim), id: toText(claim.eventId), lease: claim.lease };
 }
 
-/** The events that the Lua function `remove` deletes. */
-export function toRemove(what: readonly string[] | "timers") {
-  return what === "timers" ? what : (what as readonly string[]).map(toText);
-}
-
-/** An event, as the script `restore` takes it. */
-export function toRestore(event: StoredEvent) {
-  const { state, dueAt, receivedAt, reason, history, attempts, type } = event;
-  const { fields, ...rest } = toNew({ ...event, traceparent: event.traceparent ?? null });
+/** A new event, as the script `write` takes it. */
+export function toInsert({ event, ...row }: EventRow) {
+  const { fields, ...rest } = toNew(event);
   return {
     ...rest,
-    state,
-    due: dueAt?.getTime(),
-    ended: state === "done" || state === "parked" ? endedAtOf(event).getTime() : undefined,
-    reason: reason ?? "",
-    received: receivedAt.getTime(),
-    fields: [...fields, ...packHistory(history), "attempts", attempts, "type", packText(type)],
+    ...{ state: row.state, due: row.dueAt, reason: row.reason ?? "", received: row.receivedAt },
+    ended: row.dueAt === undefined ? row.endedAt : undefined,
+    fields: [...fields, ...packHistory(row.history), "attempts", row.attempts, "type", packText(row.type)],
   };
 }
 
@@ -210,7 +202,7 @@ export function packText(text: string | null): string {
   return text === null ? "" : `=${toText(text)}`;
 }
 
-function unpackText(packed: string): string | null {
+export function unpackText(packed: string): string | null {
   return packed === "" ? null : fromText(packed.slice(1));
 }
 

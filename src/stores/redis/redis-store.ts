@@ -1,13 +1,17 @@
-import { randomBytes } from "node:crypto";
+import { createHash, randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { withTimeout } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
-import { BaseStore, CLOSE_WITHIN } from "../base-store.ts";
+import { CLOSE_WITHIN } from "../base-store.ts";
 import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
+import type { MemoryTables } from "../memory/memory-tables.ts";
+import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
+import { RecordStore, type Scope } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
@@ -15,18 +19,16 @@ import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } f
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
+import { LoadedRows, nameOfRecord } from "./redis-loaded.ts";
 import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
-  packSnapshot,
   type RowReply,
   recordName,
   toAdd,
   toClaimed,
   toHeld,
   toRecordSnapshot,
-  toRemove,
-  toRestore,
   toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
@@ -40,6 +42,18 @@ const MOST = 1e12;
 
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
 const LATEST = 60 * 60_000;
+
+/** The number of records that a change takes at once if other processes change them often. */
+const FEW = 20;
+/** How often a change runs again because another process changed its rows meanwhile. */
+const TRIES = 100;
+/** The longest wait before a change runs again, ms. */
+const LONGEST_PAUSE = 50;
+
+interface RedisScope extends Scope {
+  /** The input of the Lua function `look`, which finds events that the rule also needs. Gets where to go on. */
+  readonly find?: ReturnType<typeof toLook> & { next: number | undefined };
+}
 
 /** What {@link RedisStore} takes beside its connection. */
 interface RedisOptions {
@@ -61,7 +75,7 @@ type Num = number | string;
  * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-lua.ts`
  * lists the keys.
  */
-export class RedisStore extends BaseStore {
+export class RedisStore extends RecordStore {
   readonly #connection: Connection;
   readonly #notifier: Notifier;
   /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
@@ -161,12 +175,34 @@ export class RedisStore extends BaseStore {
   }
 
   protected async doSetBack(): Promise<void> {
-    await this.#run("setBack");
+    const records = (await this.#run("dueRecords")) as string[];
+    for (let at = 0; at < records.length; at += FEW)
+      await this.withRecords(scopeOf(records.slice(at, at + FEW)), setBack);
   }
 
-  protected async doRemove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    const record = recordName({ ref, eventId: "" });
-    return Number(await this.#run("remove", { record, what: toRemove(what) }));
+  /** Loads rows, and writes the changes of the rule if the rows are still the same. Otherwise tries again. */
+  protected override async withRecords<T>(scope: RedisScope, rule: (tables: MemoryTables) => T): Promise<T> {
+    const { find } = scope;
+    const records = [...new Set(scope.records.map(recordName))];
+    const keys = { records, ids: scope.ids?.map(toText), ended: scope.ended };
+    for (let tries = 1; tries <= TRIES; tries += 1) {
+      // A smaller page meets fewer changes of others.
+      const page = find && { ...find, size: Math.max(1, Math.floor(find.size / 2 ** (tries - 1))) };
+      const reply = (await this.#run("load", { ...keys, find: page })) as [Num, string, string[], Num | null];
+      const [now, rows, ids, next] = reply;
+      const loaded = new LoadedRows(rows, Number(now));
+      const result = rule(loaded.tables);
+      if (find !== undefined) find.next = toNumber(next);
+      const changes = loaded.changes();
+      if (changes === undefined) return result;
+      const given = find === undefined ? keys : { ...keys, ids };
+      const sum = createHash("sha1").update(rows).digest("hex");
+      if (Number(await this.#run("write", { scope: given, sum, ...changes })) === 1) return result;
+      await sleep(Math.random() * Math.min(tries, LONGEST_PAUSE));
+    }
+    throw new StayhookError(
+      `redisStore: ${scope.failing}. Other processes changed the same records during each of ${TRIES} tries. Call again later.`,
+    );
   }
 
   protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
@@ -189,9 +225,12 @@ export class RedisStore extends BaseStore {
     states: readonly EventState[],
     slice: Slice,
   ): Promise<Sliced<number>> {
-    const input = { change, states, ...toLook(filter, { ...slice, limit: PAGE }) };
-    const [changed, next] = (await this.#run("change", input)) as [Num, Num | null];
-    return { found: Number(changed), next: toNumber(next) };
+    const find: RedisScope["find"] = { ...toLook(filter, { ...slice, limit: PAGE }), next: undefined };
+    const scope = { records: [], find, failing: "events could not be changed" };
+    const found = await this.withRecords(scope, (tables) =>
+      changeEvents(tables, change, tables.matching(filter, slice.before), states),
+    );
+    return { found, next: find.next };
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
@@ -212,22 +251,15 @@ export class RedisStore extends BaseStore {
     return toNumber(await this.#run("lastReceivedAt"));
   }
 
-  protected async doErase(ref: string): Promise<number | undefined> {
-    const erased = Number(await this.#run("erase", { ref: toText(ref) }));
-    return erased < 0 ? undefined : erased;
-  }
-
-  protected async doEraseAccount(account: string, from = "0,0"): Promise<EraseStep> {
-    const [skip, past] = from.split(",").map(Number);
-    const input = { account, skip, past, limit: PAGE };
-    const [events, snapshots, processing, next] = (await this.#run("eraseAccount", input)) as [
-      ...[Num, Num, Num],
-      string | null,
-    ];
-    return {
-      ...{ events: Number(events), snapshots: Number(snapshots), processing: Number(processing) },
-      next: next ?? undefined,
-    };
+  /** @param from - the arrival number or, after the last event, \`/\` and the ref to go on from */
+  protected async doEraseAccount(account: string, from = "0"): Promise<EraseStep> {
+    const place = from.startsWith("/") ? { ref: from.slice(1) } : { seq: from };
+    const reply = await this.#run("recordsOf", { account, limit: PAGE, ...place });
+    const [records, seq, ref] = reply as [string[], Num | null, string | null];
+    const scope = { ...scopeOf(records), ended: "all" } as const;
+    const erased = await this.withRecords(scope, (tables) => eraseAccount(tables, account));
+    const rest = ref === null ? undefined : `/${ref}`;
+    return { ...erased, next: "seq" in place ? (seq === null ? "/" : String(seq)) : rest };
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -243,11 +275,6 @@ export class RedisStore extends BaseStore {
       const found = packed[index];
       return found ? [toRecordSnapshot(fromText(ref), found)] : [];
     });
-  }
-
-  protected async doLearn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    const input = { ref: toText(ref), snapshot: packSnapshot(snapshot) };
-    return Number(await this.#run("learn", input)) === 1;
   }
 
   protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
@@ -269,18 +296,15 @@ export class RedisStore extends BaseStore {
     return Number(await this.#run("prune", bounded(options)));
   }
 
-  protected async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    return Number(await this.#run("pruneSnapshots", bounded(options)));
-  }
-
-  protected async doRestore(
-    events: readonly StoredEvent[],
-    snapshots: readonly RecordSnapshot[],
-  ): Promise<void> {
-    const records = snapshots.map(({ ref, sequence, seenAt, snapshot }) => {
-      return { ref: toText(ref), sequence, seenAt: seenAt.getTime(), snapshot: packSnapshot(snapshot) };
-    });
-    await this.#run("restore", { events: events.map(toRestore), snapshots: records });
+  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
+    for (let pruned = 0; ; ) {
+      const options = { age, limit: Math.min(limit - pruned, PAGE) };
+      const refs = (await this.#run("oldSnapshots", bounded(options))) as string[];
+      const scope = scopeOf(refs.map((ref) => `r${ref}`));
+      const deleted = await this.withRecords(scope, (tables) => pruneSnapshots(tables, options));
+      pruned += deleted;
+      if (refs.length < options.limit || deleted === 0 || pruned >= limit) return pruned;
+    }
   }
 
   protected async doClose(): Promise<void> {
@@ -348,6 +372,10 @@ function problemWith(keys: string, version: number): string | undefined {
     return `an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys`;
   const found = version === 0 ? "do not exist" : `have schema version ${version}`;
   return `the keys ${keys}:* ${found}, this version of stayhook needs schema version ${LATEST_VERSION}, and the option migrate is false. Start one process without migrate: false, which creates or upgrades the keys`;
+}
+
+function scopeOf(records: readonly string[]): Scope {
+  return { records: records.map(nameOfRecord), failing: "records could not be changed" };
 }
 
 /** The input of the Lua function `look`. */

@@ -1,4 +1,4 @@
-import { evenIfFull, removing } from "./redis-lua.ts";
+import { evenIfFull } from "./redis-lua.ts";
 
 /** The scripts that read, list, change or delete events, snapshots or values. */
 
@@ -129,116 +129,118 @@ else call('HSET', values, input.key, string.format('%d:', now) .. input.value) e
 return 1
 `;
 
-export const change = `${evenIfFull}${looking}
-local states, changed = {}, 0
-for _, state in ipairs(input.states) do states[state] = true end
-
-local function replay(event)
-  local due = due_of(event)
-  if due and due <= now then return end
-  if event.state == 'done' or event.state == 'parked' then
-    move(event, 'pending', now, '', 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', 1)
-  else move(event, event.state, now) end
-  become_due(event.record, now)
-  changed = changed + 1
-end
-
-local function discard(event)
-  move(event, 'done', nil, 'discarded')
-  -- A record that begins with "e" is that of an event without a ref.
-  if string.sub(event.record, 1, 1) == 'e' then call('DEL', key('notification', event.id)) end
-  refresh(event.record, 0)
-  changed = changed + 1
-end
-
-local ids, next = look(input.filter, input.before, input.size, input.limit)
-for _, id in ipairs(ids) do
-  local event = load(id)
-  if states[event.state] then
-    if input.change == 'replay' then replay(event) else discard(event) end
+/** Lua function that reads the rows of a scope. */
+const loading = `
+local function load_scope(scope, ids)
+  local records, events, seen = {}, {}, {}
+  local function see_record(record)
+    if seen[record] then return end
+    seen[record] = true
+    records[#records + 1] = { record, call('HMGET', key('record', record), 'event', 'lease_end', 'duration'),
+      call('ZSCORE', DUE, record), call('HGET', SNAPSHOTS, string.sub(record, 2)) }
   end
-end
-return answer({ changed, next })
-`;
-
-export const remove = `${evenIfFull}${removing}
-local removed = remove(input.record, input.what)
-refresh(input.record, 0)
-return answer(removed)
-`;
-
-/** Returns -1 if an event of the record is being processed. */
-export const erase = `${evenIfFull}
-local ref, record = input.ref, 'r' .. input.ref
-if tonumber(call('HGET', key('record', record), 'lease_end') or 0) > now then return -1 end
-local ids = call('ZRANGE', key('of', record), 0, -1)
-for _, id in ipairs(ids) do
-  local event = load(id)
-  if event then drop(event) else forget(id, record) end
-end
--- What an event leaves behind whose key somebody deleted.
-call('DEL', key('open', record), key('of', record))
-forget_snapshot(ref)
-call('DEL', key('record', record))
-call('ZREM', DUE, record)
-return #ids
-`;
-
-/**
- * Deletes a batch of an account. \`skip\` and \`past\` are the numbers of events and snapshots that were kept before, because
- * their records are being processed.
- */
-export const eraseAccount = `${evenIfFull}
-local account, limit, skip, past = input.account, input.limit, input.skip, input.past
-local own, events, snapshots, processing, records = key('account', account), 0, 0, 0, {}
-local function is_held(record) return tonumber(call('HGET', key('record', record), 'lease_end') or 0) > now end
-
-local ids = call('ZRANGE', own, skip, skip + limit - 1)
-for _, id in ipairs(ids) do
-  local event = load(id)
-  if not event then call('ZREM', own, id)
-  elseif is_held(event.record) then
-    skip = skip + 1
-    if event.state == 'processing' then processing = processing + 1 end
-  else
-    if event.state == 'processing' then call('DEL', key('record', event.record)) end
-    drop(event)
-    events = events + 1
-    records[event.record] = true
+  local function see(id, record)
+    if seen[':' .. id] then return end
+    seen[':' .. id] = true
+    local v = call('HMGET', key('event', id), 'record', 'seq', 'state', 'received', 'time', 'source', 'attempts', 'outages',
+      'outage_at', 'replayed', 'ended', 'type', 'reason')
+    if v[1] then
+      see_record(v[1])
+      events[#events + 1] = { id, v, call('ZSCORE', key('open', v[1]), string.format('%014d', v[2]) .. id) }
+    elseif record then forget(id, record) end
   end
-end
-for record in pairs(records) do refresh(record, 0) end
-
-local refs = {}
-if #ids < limit then
-  refs = call('ZRANGEBYLEX', base .. ':refs', '[' .. account .. '/', '(' .. account .. '0', 'LIMIT', past, limit)
-  for _, ref in ipairs(refs) do
-    if is_held('r' .. ref) then past = past + 1
-    else
-      forget_snapshot(ref)
-      snapshots = snapshots + 1
+  for _, record in ipairs(scope.records) do
+    see_record(record)
+    if scope.ended == 'timers' or scope.ended == 'all' then
+      local own = string.sub(record, 1, 1) == 'e' and { string.sub(record, 2) } or call('ZRANGE', key('of', record), 0, -1)
+      for _, id in ipairs(own) do see(id, record) end
+    elseif not ids then
+      for _, member in ipairs(call('ZRANGE', key('open', record), 0, -1)) do see(id_of(member), record) end
     end
   end
+  for _, id in ipairs(ids or {}) do see(id) end
+  return cjson.encode({ records, events })
 end
-return { events, snapshots, processing, (#ids == limit or #refs == limit) and (skip .. ',' .. past) or false }
 `;
 
-export const learn = `
-local ref = input.ref
-local known = call('HGET', SNAPSHOTS, ref)
-if known then
-  local sequence, snapshot = string.match(known, '^(%d+):%d+:(.*)$')
-  if snapshot ~= input.snapshot then return 0 end
-  write_snapshot(ref, sequence, now, snapshot)
-  return 1
+/** Returns the time, the rows of a scope as JSON, the ids of events that match the scope's filter, and where to go on. */
+export const load = `${evenIfFull}${looking}${loading}
+local ids, next, find = input.ids, false, input.find
+if find then ids, next = look(find.filter, find.before, find.size, find.limit) end
+return { now, load_scope(input, ids), ids or {}, next }
+`;
+
+/** Writes what a rule has changed, if the rows of its scope are still the same. */
+export const write = `${loading}
+-- Redis checks its memory at a first write that is no delete.
+if #input.inserts == 0 and #input.snapshots == 0 then call('DEL', base .. ':none') end
+if redis.sha1hex(load_scope(input.scope, input.scope.ids)) ~= input.sum then return 0 end
+for _, record in ipairs(input.ended) do end_lease(record) end
+for _, id in ipairs(input.drops) do drop(load(id)) end
+for _, new in ipairs(input.inserts) do
+  insert(new, new.state, new.due, new.reason, new.received)
+  note_received(new.source, new.received)
 end
-local open = call('ZRANGE', key('open', 'r' .. ref), 0, -1, 'WITHSCORES')
-for index = 1, #open, 2 do
-  local state = call('HGET', key('event', id_of(open[index])), 'state')
-  if state and (state ~= 'scheduled' or tonumber(open[index + 1]) <= now) then return 0 end
+for _, changed in ipairs(input.changes) do
+  local event = load(changed.id)
+  event.ended = changed.ended
+  move(event, changed.state, changed.due, changed.reason, unpack(changed.fields))
+  if changed.drops then call('DEL', key('notification', changed.id)) end
 end
-write_snapshot(ref, 1, now, input.snapshot)
-return 1
+for _, held in ipairs(input.holds) do hold(held.record, load(held.id), held.leaseEnd, held.duration) end
+for _, new in ipairs(input.snapshots) do write_snapshot(new.ref, new.sequence, new.seenAt, new.snapshot) end
+for _, ref in ipairs(input.forgotten) do
+  forget_snapshot(ref)
+  -- From now on, the record's timers that have fired are pruned.
+  for _, id in ipairs(call('ZRANGE', key('of', 'r' .. ref), 0, -1)) do
+    local v = call('HMGET', key('event', id), 'source', 'state', 'ended')
+    if v[1] == 'timer' and v[2] == 'done' then call('ZADD', key('ended', 'done'), v[3], id) end
+  end
+end
+for _, record in ipairs(input.touched) do refresh(record, 0) end
+return answer(1)
+`;
+
+export const dueRecords = `return call('ZRANGE', DUE, 0, -1)`;
+
+/**
+ * Returns records of an account whose events have arrived after an event, and the arrival number to go on from. Then returns
+ * the records that have a snapshot alone, from a ref on.
+ */
+export const recordsOf = `${evenIfFull}
+local account, limit, records, own = input.account, input.limit, {}, key('account', input.account)
+if not input.ref then
+  local found = call('ZRANGEBYSCORE', own, '(' .. input.seq, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
+  for index = 1, #found, 2 do
+    local id = found[index]
+    local record = call('HGET', key('event', id), 'record')
+    if not record then call('ZREM', own, id)
+    -- Each record comes once: with its first event.
+    elseif string.sub(record, 1, 1) == 'e' or call('ZRANGE', key('of', record), 0, 0)[1] == id then
+      records[#records + 1] = record
+    end
+  end
+  return { records, found[#found] or false, false }
+end
+local from = input.ref == '' and '[' .. account .. '/' or '(' .. input.ref
+local refs = call('ZRANGEBYLEX', base .. ':refs', from, '(' .. account .. '0', 'LIMIT', 0, limit)
+for _, ref in ipairs(refs) do
+  if not is_leased('r' .. ref) then records[#records + 1] = 'r' .. ref end
+end
+return { records, false, refs[#refs] or false }
+`;
+
+/** Returns the refs of the oldest snapshots whose records have nothing to do. */
+export const oldSnapshots = `
+local found, skipped = {}, 0
+repeat
+  local refs = call('ZRANGEBYSCORE', SEEN, '-inf', now - input.age, 'LIMIT', skipped, input.limit)
+  for _, ref in ipairs(refs) do
+    if #found < input.limit and not call('ZSCORE', DUE, 'r' .. ref) then found[#found + 1] = ref end
+  end
+  skipped = skipped + #refs
+until #refs == 0 or #found == input.limit
+return found
 `;
 
 /** Takes a timer that its record's snapshot keeps out of `:ended:done`, so that no later call reads the timer. */
@@ -261,60 +263,4 @@ repeat
   end
 until #ids == 0 or pruned == input.limit
 return pruned
-`;
-
-export const pruneSnapshots = `${evenIfFull}
-local pruned, skipped = 0, 0
-repeat
-  local refs = call('ZRANGEBYSCORE', SEEN, '-inf', now - input.age, 'LIMIT', skipped, input.limit - pruned)
-  for _, ref in ipairs(refs) do
-    local record = 'r' .. ref
-    if call('ZSCORE', DUE, record) then skipped = skipped + 1
-    else
-      forget_snapshot(ref)
-      -- From now on, the record's timers that have fired are pruned.
-      for _, id in ipairs(call('ZRANGE', key('of', record), 0, -1)) do
-        local v = call('HMGET', key('event', id), 'source', 'state', 'ended')
-        if v[1] == 'timer' and v[2] == 'done' then call('ZADD', key('ended', 'done'), v[3], id) end
-      end
-      pruned = pruned + 1
-    end
-  end
-until #refs == 0 or pruned == input.limit
-return pruned
-`;
-
-export const restore = `
-for _, new in ipairs(input.snapshots) do
-  if call('HEXISTS', SNAPSHOTS, new.ref) == 0 then write_snapshot(new.ref, new.sequence, new.seenAt, new.snapshot) end
-end
-for _, new in ipairs(input.events) do
-  if call('EXISTS', key('event', new.id)) == 0 then
-    insert(new, new.state, new.due, new.reason, new.received)
-    note_received(new.source, new.received)
-  end
-end
-return answer(1)
-`;
-
-export const setBack = `${evenIfFull}
-local function repair(event)
-  local due, record = due_of(event), event.record
-  if event.state == 'processing' then
-    local duration = tonumber(call('HGET', key('record', record), 'duration'))
-    if due and duration and due > now + duration then hold(record, event, now + duration, duration) end
-  else
-    local follows = event.state ~= 'scheduled' or event.source == 'recheck'
-    if follows and due and due > now then move(event, event.state, now) end
-    -- A record that stays behind others after a settle was due at the settle's time, by the old clock.
-    refresh(record, 0)
-  end
-end
-for _, state in ipairs({ 'processing', 'pending', 'retrying', 'scheduled' }) do
-  for _, id in ipairs(call('ZRANGE', key('state', state), 0, -1)) do
-    local event = load(id)
-    if event then repair(event) else forget(id) end
-  end
-end
-return answer(1)
 `;
