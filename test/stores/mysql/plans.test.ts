@@ -77,7 +77,8 @@ describeMysql("among many events", () => {
 
   test("a list of a record's events finds them by index", async () => {
     const { sql, values } = await listed({ ref: "booking:7" });
-    expect(await planOf(sql, values)).toEqual([
+    // EXPLAIN takes no settings.
+    expect(await planOf(sql.replace(/^\/\*.*?\*\/ /, ""), values)).toEqual([
       { table: "stayhook_events", type: "ref", key: "stayhook_events_due", rows: 2 },
     ]);
   });
