@@ -2,7 +2,7 @@
 
 import { cpSync, existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
-import { basename, dirname, join, resolve } from "node:path";
+import { basename, dirname, join, relative, resolve } from "node:path";
 import { StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
 
@@ -91,13 +91,14 @@ export async function makeApp(example: string, folder: string): Promise<string[]
   };
   for (const [name, text] of Object.entries(made)) await writeFile(join(folder, name), text);
   return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && !entry.parentPath.includes(".git/"))
-    .map(({ parentPath, name }) => join(parentPath, name).slice(resolve(folder).length + 1))
+    .filter((entry) => entry.isFile())
+    .map(({ parentPath, name }) => relative(folder, join(parentPath, name)))
+    .filter((file) => !/^\.git[\\/]/.test(file))
     .toSorted();
 }
 
-/** In the repository, an example that has run has further files. */
-const isSource = (path: string): boolean =>
+/** Whether a file belongs to an example. In the repository, an example that has run has further files. */
+export const isSource = (path: string): boolean =>
   !/^(node_modules|dist|\.next|next-env\.d\.ts|.*\.db.*)$/.test(basename(path));
 
 const manifestOf = (example: string): Manifest => ({

@@ -1,0 +1,51 @@
+// A subscriber in Hono, on Node.
+//   npm install stayhook hono @hono/node-server
+//   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node hono.ts
+import { serve } from "@hono/node-server";
+import { Hono } from "hono";
+import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { sqliteStore } from "stayhook/sqlite";
+
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+
+// Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
+const calendar = {
+  set: (...row: unknown[]) => console.log("block", ...row),
+  delete: (bookingCode: string) => console.log("release", bookingCode),
+};
+
+const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
+  store,
+  verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
+  on: {
+    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
+    "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
+    "listing.Published": ({ listing }) => console.log("live", listing.listingId),
+  },
+});
+
+webhooks.start(); // processes events that a crash left behind
+
+const app = new Hono();
+app.all("/hooks", (c) => webhooks.fetch(c.req.raw));
+app.post("/echo", async (c) => c.json(await c.req.json())); // the rest of your app
+
+const server = serve(
+  {
+    fetch: app.fetch,
+    hostname: "127.0.0.1",
+    port: Number(PORT),
+    serverOptions: { keepAliveTimeout: 75_000 }, // longer than a load balancer keeps idle connections
+  },
+  () => console.log(`listening on port ${PORT}`),
+);
+
+process.once("SIGTERM", async () => {
+  server.close();
+  await webhooks.close(); // waits for the callbacks that run
+  await store.close();
+  process.exit(); // a callback that ignores its signal may hold a timer
+});
