@@ -26,6 +26,8 @@ export function isEmpty(selection: Selection): boolean {
 /** A search reads at most this many events, or as many as it can in this time, ms. */
 const MOST_SEARCHED = 10_000;
 const SEARCH_TIMEOUT = 5000;
+/** How many events one call lists. For each call, a database sorts all events of the filter, so small pages cost more. */
+const SEARCH_PAGE = 2500;
 
 /** The events that a search found, the newest first. */
 export interface Found {
@@ -59,7 +61,7 @@ export async function searchFor(
   const events: StoredEvent[] = [];
   let read = 0;
   let last: string | undefined;
-  for await (const event of eachEvent(store, filter, { after })) {
+  for await (const event of eachEvent(store, filter, { page: SEARCH_PAGE, after })) {
     const isFull = events.length >= limit && isMatch(event);
     if (isFull) return { events, next: last, cutAfter: undefined };
     if (read >= MOST_SEARCHED || performance.now() > endsAt) return { events, next: last, cutAfter: read };
