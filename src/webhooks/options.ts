@@ -112,8 +112,10 @@ export interface WebhookHandlerOptions<
    */
   readonly skipUnchanged?: boolean | undefined;
   /**
-   * If the record of a notification is unchanged, the handler reads the record again after this time, because the
-   * platform may notify before its API shows the change. Default `"1m"`. `false` turns the second read off.
+   * If the record of a notification is unchanged, or is a request, just begun or of an unknown status, the handler reads
+   * the record again after this time, because the platform may notify before its API shows the change. If that read still
+   * shows nothing that the notification can have been sent for, a third one follows after 15 minutes. Default `"1m"`.
+   * `false` turns these reads off.
    */
   readonly recheckAfter?: number | string | false | undefined;
   /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
