@@ -89,15 +89,20 @@ export class TokenSource {
   }
 
   async #call(reason: "initial" | "unauthorized"): Promise<string> {
+    const whose = this.#account === undefined ? "" : ` for account ${this.#account}`;
     let token: unknown;
     try {
       token = await (this.#accessToken as Exclude<AccessToken, string>)({ account: this.#account, reason });
     } catch (cause) {
-      throw new AccessTokenError("The accessToken function threw an error; see error.cause.", { cause });
+      throw new AccessTokenError(`The accessToken function threw an error${whose}; see error.cause.`, {
+        cause,
+      });
     }
     const problem = problemWithToken(token);
     if (problem !== undefined)
-      throw new AccessTokenError(`The accessToken function returned an invalid token: the token ${problem}.`);
+      throw new AccessTokenError(
+        `The accessToken function returned an invalid token${whose}: the token ${problem}.`,
+      );
     return token as string;
   }
 }

@@ -137,7 +137,8 @@ export interface WebhookHandler<out E = WebhookEvent> {
    * name the account itself. A `verify` of your own, and a secret in a header, are not in the URL.
    *
    * @param base - the https URL of your endpoint, or an http URL of a loopback host
-   * @throws InvalidArgumentError if an argument is wrong, or if the handler would not find the account in the URL
+   * @throws InvalidArgumentError if an argument is wrong, or if the handler would not find the account or the secret in
+   * the URL
    * @example
    * ```ts
    * const url = await webhooks.endpointUrl("https://example.com/hooks", { account: "a17" });

@@ -41,6 +41,19 @@ describe("client.account", () => {
     expect([clone.accountId, await read(clone)]).toEqual(["a17", "a17"]);
   });
 
+  test("an error of accessToken names the account", async () => {
+    const client = clientOf(await stub(), {
+      accessToken: ({ account }) => {
+        if (account === "b2") throw new Error("revoked");
+        return "";
+      },
+    });
+    const messageOf = async (one: StayhookClient) => (await rejection(one.bookings.get("X"))).message;
+    expect(await messageOf(client.account("a17"))).toMatch(/invalid token for account a17: .* not be empty/);
+    expect(await messageOf(client.account("b2"))).toMatch(/threw an error for account b2/);
+    expect(await messageOf(client)).not.toMatch(/account/);
+  });
+
   test("keeps the class, and the options that the first client read", async () => {
     vi.stubEnv("STAYHOOK_BASE_URL", (await stub()).url);
     class Mine extends StayhookClient {
