@@ -149,7 +149,9 @@ describeEvery(
       if (kind.name === "SQLite")
         expect(await sql("PRAGMA integrity_check")).toEqual([{ integrity_check: "ok" }]);
       expect(await start({ ahead: 600_000 }).ended).toEqual(ENDED);
-      await expectOnce([...kept]);
+      // A server may commit the last statement of a killed process after its death.
+      const all = await store.list({ limit: 10_000 });
+      await expectOnce(all.map(({ eventId }) => eventId));
     });
   },
 );

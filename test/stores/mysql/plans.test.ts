@@ -30,7 +30,11 @@ describeMysql("among many events", () => {
     const connection = await databases.pool.getConnection();
     try {
       await connection.query(`USE ${database}`);
-      const [rows] = await connection.query<mysql.RowDataPacket[]>(`EXPLAIN ${sql}`, values as unknown[]);
+      const [rows] = await connection.query<mysql.RowDataPacket[]>(
+        // MariaDB explains no statement with limits of its own.
+        `EXPLAIN ${sql.replace(/^\/\*M!.*?\*\//, "")}`,
+        values as unknown[],
+      );
       return rows.map(({ table, type, key, rows }) => ({ table, type, key, rows: Number(rows) }));
     } finally {
       connection.release();
