@@ -26,6 +26,7 @@ const webhooks = createWebhookHandler({
     "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
+    "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),
     "listing.Published": ({ listing }) => console.log("live", listing.listingId),
     fallback: (event) => console.log("nothing to do for", event.type),
   },

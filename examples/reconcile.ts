@@ -21,6 +21,7 @@ const webhooks = createWebhookHandler({
       console.log("block", booking.bookingCode, booking.listingId, stay(booking), source),
     "booking.Cancelled": ({ booking, source }) => console.log("release", booking.bookingCode, source),
     "booking.Declined": ({ booking, source }) => console.log("release", booking.bookingCode, source),
+    "booking.gone": ({ booking, source }) => console.log("release", booking.bookingCode, source),
     "listing.Published": ({ listing, source }) => console.log("live", listing.listingId, source),
     "listing.Hidden": ({ listing, source }) => console.log("hidden", listing.listingId, source),
   },

@@ -49,7 +49,7 @@ createTables(db);
 
 /** A line for each event that changed the calendar, by event id. It is printed when the change is on disk. */
 const news = new Map<string, string>();
-type OffEvent = BookingEvent<"Cancelled" | "Declined", Booking, Listing, DatabaseSync>;
+type OffEvent = BookingEvent<"Cancelled" | "Declined" | "gone", Booking, Listing, DatabaseSync>;
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
@@ -68,6 +68,7 @@ const webhooks = createWebhookHandler({
     },
     "booking.Cancelled": giveBack,
     "booking.Declined": giveBack,
+    "booking.gone": giveBack,
     // A published listing has a calendar even before its first booking.
     "listing.Published": ({ eventId, listing, changed, atomically }) =>
       atomically((tx) => {

@@ -34,6 +34,7 @@ function webhooksOf(env: Env, retentions = {}) {
         calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
       "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
       "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
+      "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),
       "listing.Published": ({ listing }) => console.log("live", listing.listingId),
     },
     ...retentions,

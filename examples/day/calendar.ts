@@ -32,7 +32,7 @@ export function block(db: DatabaseSync, booking: Booking): Change | undefined {
 }
 
 /** @returns `undefined` if no nights were blocked */
-export function release(db: DatabaseSync, { bookingCode }: Booking): Change | undefined {
+export function release(db: DatabaseSync, { bookingCode }: Pick<Booking, "bookingCode">): Change | undefined {
   const row = db
     .prepare("DELETE FROM calendar WHERE bookingCode = ? RETURNING checkIn, checkOut, nights")
     .get(bookingCode);

@@ -46,6 +46,7 @@ const webhooks = createWebhookHandler({
     "booking.Declined": (event) => handle(event, describe(event.booking)),
     "booking.Cancelled": (event) =>
       handle(event, describe(event.booking), (tx) => release(tx, event.booking)),
+    "booking.gone": (event) => handle(event, event.booking.bookingCode, (tx) => release(tx, event.booking)),
     "listing.Published": (event) =>
       handle(event, `${event.listing.listingName} (${event.listing.listingId}) is live`),
     fallback: (event) => handle(event, "nothing to do"),

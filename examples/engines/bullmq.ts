@@ -50,6 +50,7 @@ const webhooks = createWebhookHandler({
       console.log(`${eventId}: block ${booking.bookingCode}`, booking.listingId, stay(booking)),
     "booking.Cancelled": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "booking.Declined": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
+    "booking.gone": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "listing.Published": ({ listing, eventId }) => console.log(`${eventId}: ${listing.listingId} is live`),
     fallback: ({ type, eventId }) => console.log(`${eventId}: nothing to do for ${type}`),
   },

@@ -31,6 +31,10 @@ export const webhooks = createWebhookHandler({
       await sleep(50);
       console.log(`${eventId} release ${booking.bookingCode}`);
     },
+    "booking.gone": async ({ eventId, booking }) => {
+      await sleep(50);
+      console.log(`${eventId} release ${booking.bookingCode}`);
+    },
     fallback: async ({ eventId, type }) => {
       await sleep(50);
       console.log(`${eventId} nothing to do for ${type}`);

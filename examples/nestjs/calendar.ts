@@ -8,7 +8,7 @@ export class Calendar {
     console.log("block", booking.bookingCode, booking.listingId, stay(booking));
   }
 
-  delete({ bookingCode }: Booking): void {
+  delete({ bookingCode }: Pick<Booking, "bookingCode">): void {
     console.log("release", bookingCode);
   }
 }

@@ -23,6 +23,7 @@ export class WebhooksController implements OnApplicationShutdown {
         "booking.Confirmed": ({ booking }) => calendar.set(booking),
         "booking.Cancelled": ({ booking }) => calendar.delete(booking),
         "booking.Declined": ({ booking }) => calendar.delete(booking),
+        "booking.gone": ({ booking }) => calendar.delete(booking),
         "listing.Published": ({ listing }) => console.log("live", listing.listingId),
       },
     });

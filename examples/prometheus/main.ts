@@ -32,6 +32,7 @@ const webhooks = createWebhookHandler({
     "booking.Confirmed": ({ booking }) => console.log(`block ${booking.bookingCode}`),
     "booking.Cancelled": ({ booking }) => console.log(`release ${booking.bookingCode}`),
     "booking.Declined": ({ booking }) => console.log(`release ${booking.bookingCode}`),
+    "booking.gone": ({ booking }) => console.log(`release ${booking.bookingCode}`),
     "listing.Published": ({ listing }) => console.log(`live ${listing.listingId}`),
   },
   observe: createMetrics(registry),

@@ -14,7 +14,7 @@ export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"C
   await calendar.set(bookingCode, listingId, checkIn, checkOut);
 };
 
-export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled">) => {
+export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled" | "gone">) => {
   await calendar.delete(event.booking.bookingCode);
 };
 
@@ -23,7 +23,11 @@ export function createSubscriber(client: StayhookClient, store: EventStore, cale
     client,
     store,
     verify: sharedSecret({ query: "key", secret: "s3cret-of-a-test" }),
-    on: { "booking.Confirmed": onConfirmed(calendar), "booking.Cancelled": onCancelled(calendar) },
+    on: {
+      "booking.Confirmed": onConfirmed(calendar),
+      "booking.Cancelled": onCancelled(calendar),
+      "booking.gone": onCancelled(calendar),
+    },
     autoStart: false, // the tests call drain()
   });
 }
