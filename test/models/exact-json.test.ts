@@ -11,7 +11,7 @@ test.each([
   ['{"listingId":9007199254740991}', { listingId: 9007199254740991 }],
   ['{"listingId":9007199254740992}', { listingId: "9007199254740992" }],
   ['{"listingId":"1552696793824068710"}', { listingId: large }],
-  ['{"listingId":1552696793824068710.0}', { listingId: Number(large) }],
+  ['{"listingId":1552696793824068710.0}', { listingId: large }],
   ['{"listingId":15526967938240687e2}', { listingId: Number("15526967938240687e2") }],
   ['{"other":1552696793824068710}', { other: Number(large) }],
   [String.raw`{"a":"\"listingId\":1552696793824068710"}`, { a: '"listingId":1552696793824068710' }],
