@@ -130,7 +130,7 @@ export class MemoryTables {
       return;
     }
     this.done.add(row);
-    if (this.done.size <= MOST_DONE) return;
+    if (this.done.size <= MOST_DONE || this.#loadedAt !== undefined) return;
     const [oldest] = this.done;
     this.forget(oldest!);
     this.refresh(oldest!.record);

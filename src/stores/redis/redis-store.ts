@@ -43,6 +43,8 @@ const MOST = 1e12;
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
 const LATEST = 60 * 60_000;
 
+/** The number of records that one step of `eraseAccount` deletes. */
+const ERASED = 50;
 /** The number of records that a change takes at once if other processes change them often. */
 const FEW = 20;
 /** How often a change runs again because another process changed its rows meanwhile. */
@@ -254,7 +256,7 @@ export class RedisStore extends RecordStore {
   /** @param from - the arrival number or, after the last event, \`/\` and the ref to go on from */
   protected async doEraseAccount(account: string, from = "0"): Promise<EraseStep> {
     const place = from.startsWith("/") ? { ref: from.slice(1) } : { seq: from };
-    const reply = await this.#run("recordsOf", { account, limit: PAGE, ...place });
+    const reply = await this.#run("recordsOf", { account, limit: ERASED, ...place });
     const [records, seq, ref] = reply as [string[], Num | null, string | null];
     const scope = { ...scopeOf(records), ended: "all" } as const;
     const erased = await this.withRecords(scope, (tables) => eraseAccount(tables, account));
