@@ -149,6 +149,7 @@ export class Claims<Tx> {
     if (limiting) reads.take(limit);
     const started: Attempt<Tx>[] = [];
     const { freed } = running;
+    const askedAt = performance.now();
     try {
       const { claims, next, leaseEndsAt } = await this.#track(
         this.#claimsFor(limit + (ahead ?? 0), eventId, ahead !== undefined),
@@ -158,6 +159,9 @@ export class Claims<Tx> {
       const isLoop = ahead !== undefined;
       const now = performance.now();
       for (const claim of claims) shares.see(this.#accountOf(claim), now);
+      // Others may be due behind a full claim.
+      const isAll = claims.length < limit + (ahead ?? 0);
+      if (isLoop && isAll) shares.foundAll(askedAt);
       const over: ClaimedEvent[] = [];
       for (const claim of claims) {
         if (running.takeOver(claim, leaseEndsAt)) continue;
@@ -170,10 +174,8 @@ export class Claims<Tx> {
         else if (started.length >= limit) this.#ahead.add(claim, leaseEndsAt);
         else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
       }
-      // Others may be due behind a full claim.
-      const mayBorrow = claims.length < limit + (ahead ?? 0);
       for (const claim of over) {
-        const isFree = mayBorrow && started.length < limit && shares.borrow(this.#accountOf(claim)!, now);
+        const isFree = isAll && started.length < limit && shares.borrow(this.#accountOf(claim)!, now);
         if (!isFree) this.#giveWay(claim, now);
         else if (this.#hasTurn(claim)) started.push(running.start(claim, leaseEndsAt));
       }

@@ -49,6 +49,11 @@ export class Shares {
     else this.#last = { account, at: now, otherAt: last.at };
   }
 
+  /** Notes that a claim found all events that were due at `askedAt`. Accounts that were last seen before wait no more. */
+  foundAll(askedAt: number): void {
+    this.#forgetBefore(askedAt);
+  }
+
   /** Notes that an event of an account was put back for another reason than its share. */
   leave(account: string | undefined): void {
     if (account !== undefined) this.#waiting.delete(account);
@@ -84,11 +89,15 @@ export class Shares {
   }
 
   #isAnotherWaiting(account: string, now: number): boolean {
+    this.#forgetBefore(now - WAITING);
+    return this.#waiting.size > (this.#waiting.has(account) ? 1 : 0);
+  }
+
+  #forgetBefore(time: number): void {
     for (const [oldest, at] of this.#waiting) {
-      if (now < at + WAITING) break;
+      if (at >= time) break;
       this.#waiting.delete(oldest);
     }
-    return this.#waiting.size > (this.#waiting.has(account) ? 1 : 0);
   }
 
   #shareOf(account: string): Share {

@@ -133,6 +133,18 @@ describe("one account", () => {
     },
   );
 
+  test("uses all slots while other processes handle the events of others", async () => {
+    const app = appOf(() => 200, { latency: () => 2 * SECOND });
+    app.queue.start();
+    for (let n = 0; n < 250; n += 1) {
+      await app.until(n * 100);
+      // The event arrived here, and another process has claimed it.
+      if (n % 10 === 0) app.queue.wake({ eventId: `ok${n}/1`, ref: `ok${n}/booking:R` });
+      await app.send("bad", `B${n}`);
+    }
+    expect(app.waits.length).toBeGreaterThan((25 / 2 - 1) * 10 * 0.9);
+  });
+
   test("uses all slots that nobody else needs", async () => {
     const app = appOf(() => 200, { latency: () => SECOND });
     for (let n = 0; n < 100; n += 1) await app.send("bad", `B${n}`);
