@@ -26,7 +26,7 @@ export interface Doubt {
 interface Asked {
   /** Whether the answer decides that the record is gone. An earlier answer does not suffice then. */
   readonly isLast: boolean;
-  /** Whether the event has waited for `giveUpAfter`. The list of listings then decides, even if other records are known. */
+  /** Whether the event has waited for `giveUpAfter`. The listings then decide, even if other bookings are known. */
   readonly isGivenUp: boolean;
 }
 
@@ -101,7 +101,7 @@ export class GoneWitness {
     if (!isLast && since !== undefined && this.#isFoundSince(nameOf(kind), ref, since)) return undefined;
     const doubt = await this.#askOthers(kind, ref, signal);
     // An outage says nothing about the records.
-    return isGivenUp && doubt?.outage === NO_WITNESS ? await this.#askList(kind, ref, signal) : doubt;
+    return isGivenUp && doubt?.outage === NO_WITNESS ? await this.#askListings(kind, ref, signal) : doubt;
   }
 
   async #askOthers(kind: AccountKind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
@@ -113,6 +113,20 @@ export class GoneWitness {
       if (said !== "missing") return said;
     }
     return this.#doubt(kind, `${ref} was not found, and neither was ${others.join(", ")}`);
+  }
+
+  /** Asks for the listings, which also vouch for bookings after `giveUpAfter`. One that is known suffices, or the list. */
+  async #askListings(kind: AccountKind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {
+    const { account } = kind;
+    // The other listings were asked already if the record is a listing itself.
+    const listings = kind.kind === "booking" ? await this.#others({ account, kind: "listing" }, ref) : [];
+    for (const listing of listings) {
+      const since = performance.now();
+      if ((await this.#read(listing, signal)) !== "found") continue;
+      this.#isFound(nameOf(kind), listing, since);
+      return undefined;
+    }
+    return await this.#askList(kind, ref, signal);
   }
 
   async #askList(kind: AccountKind, ref: string, signal: AbortSignal): Promise<Doubt | undefined> {

@@ -307,6 +307,24 @@ test("if all bookings of a host are gone, the list of listings decides after giv
   expect(gone()).toMatchObject([{ ref: "booking:A1" }, { ref: "booking:A2" }]);
 });
 
+test("if all bookings of a host are gone and there is no list, a known listing decides after giveUpAfter", async () => {
+  const { platform, notify, gone, deliver, store } = await hostWith(2, { giveUpAfter: HOUR });
+  platform.listing(7, "Published");
+  await deliver(notificationOf({ listingId: 7 }));
+  await advance(MINUTE);
+  for (const code of ["A1", "A2", "listings"]) platform.answer(code, { status: 404 });
+  await notify("A1");
+  await advance(HOUR);
+  expect(gone()).toEqual([]);
+  await advance(HOUR);
+  expect(gone()).toMatchObject([{ ref: "booking:A1" }]);
+  platform.answer("7", { status: 404 });
+  await notify("A2");
+  await advance(3 * HOUR);
+  expect(gone()).toHaveLength(1);
+  expect(await store.list({ state: "parked", limit: 9 })).toMatchObject([{ reason: "not-found" }]);
+});
+
 test("the token of another account releases no night of a host with one booking", async () => {
   const { platform, notify, gone, deliver } = await hostWith(1);
   platform.listing(7, "Published");
