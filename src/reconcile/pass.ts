@@ -66,7 +66,7 @@ export class Pass {
   #replayed: boolean;
   /** Whether the pass has compared or recorded all valid rows of the list. */
   #learned = false;
-  /** Whether the list has all listings: no page and no row is missing. */
+  /** Whether the client has read all pages of the list. */
   #listIsWhole = false;
   #complete = false;
   checked = 0;
@@ -185,7 +185,8 @@ export class Pass {
     const isRead = !("error" in read);
     // Ignore invalid rows. If one of them kept `#learned` false, no later pass would add an event for a new listing.
     this.#learned = isRead || invalid > 0;
-    this.#listIsWhole = isRead && !this.partial;
+    // An invalid row may be any listing. A listing that seems to be missing is read itself, so that this does no harm.
+    this.#listIsWhole = this.#learned && !this.partial;
   }
 
   async #checkListing(listing: Listing): Promise<void> {

@@ -213,15 +213,21 @@ describe("a partial list", () => {
 
   /** Makes a reconciler whose platform answers `GET /v2/listings` with `body()`. */
   function listing(body: () => unknown) {
+    /** Listings whose own read finds none. */
+    const gone = new Set<number>();
     const client = new StayhookClient({
       baseUrl: "https://platform.example",
       accessToken: "secret-token",
-      fetch: async (url) => Response.json(/\/listings$/.test(String(url)) ? body() : row(1)),
+      fetch: async (url) => {
+        const id = Number(/\/listings\/(\d+)$/.exec(String(url))?.[1]);
+        if (gone.has(id)) return new Response("{}", { status: 404 });
+        return Response.json(/\/listings$/.test(String(url)) ? body() : row(id || 1));
+      },
     });
     const webhooks = createWebhookHandler({ client, store: memoryStore(), on: {}, logger: () => {} });
     const observed: { kind: string; ref?: string }[] = [];
     const reconciler = createReconciler(webhooks, { observe: (event) => void observed.push(event) });
-    return { reconciler, observed };
+    return { reconciler, observed, gone };
   }
 
   test("is reported as partial, and no listing as gone", async () => {
@@ -235,14 +241,18 @@ describe("a partial list", () => {
 
   test("counts invalid rows as failed, and the other rows are compared", async () => {
     let body: unknown = [row(1), { listingId: "x" }, row(2), {}];
-    const { reconciler, observed } = listing(() => body);
+    const { reconciler, observed, gone } = listing(() => body);
     expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 2 });
     expect(observed.filter(({ kind }) => kind === "learned")).toHaveLength(2);
     expect(observed.filter(({ kind }) => kind === "failed")).toMatchObject([{ ref: "listings" }]);
     // The first pass completes although one row stays invalid.
     body = [row(1), { listingId: "x" }, row(3)];
-    expect(await reconciler.run()).toMatchObject({ checked: 2, failed: 1, changed: 1 });
+    expect(await reconciler.run()).toMatchObject({ checked: 3, failed: 1, changed: 1 });
     expect(observed.filter(({ kind }) => kind === "gone")).toEqual([]);
+    // A listing that is not among the valid rows is read itself.
+    gone.add(2);
+    await reconciler.run();
+    expect(observed.filter(({ kind }) => kind === "gone")).toMatchObject([{ ref: "listing:2" }]);
   });
 });
 
