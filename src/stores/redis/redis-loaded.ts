@@ -8,11 +8,13 @@ import { fromText, toText } from "../sql/sql-rows.ts";
 import { packSnapshot, recordName, toInsert, toRecordSnapshot, unpackText } from "./redis-rows.ts";
 
 type Value = string | false;
-/** Name, lease (event, end, duration), due time, snapshot. */
-type RecordReply = readonly [string, readonly [Value, Value, Value], Value, Value];
+type LeaseReply = readonly [event: Value, end: Value, duration: Value];
+/** A rule that reads events alone gets only the name. */
+type RecordReply = readonly [name: string, lease?: LeaseReply, due?: Value, snapshot?: Value];
 /** Id, fields, due time. */
 type EventReply = readonly [string, readonly Value[], Value];
 
+const NO_LEASE: LeaseReply = [false, false, false];
 /** Stands for a notification, which is not loaded, because a rule at most drops it. */
 const NOT_LOADED = "";
 
@@ -47,7 +49,11 @@ export class LoadedRows {
     );
   }
 
-  #complete([, [holder, end, duration], due, snapshot]: RecordReply, { ref, eventId }: RecordName): void {
+  #complete(
+    [, lease = NO_LEASE, due = false, snapshot = false]: RecordReply,
+    { ref, eventId }: RecordName,
+  ): void {
+    const [holder, end, duration] = lease;
     const record = this.tables.recordFor(ref, eventId);
     if (ref !== null && snapshot !== false) {
       const { seenAt, ...known } = toRecordSnapshot(ref, snapshot);

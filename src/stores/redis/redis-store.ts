@@ -44,9 +44,9 @@ const MOST = 1e12;
 const LATEST = 60 * 60_000;
 
 /** The number of records that one step of `eraseAccount` deletes. */
-const ERASED = 50;
+const ERASED = 100;
 /** The number of records that a change takes at once if other processes change them often. */
-const FEW = 20;
+const FEW = 50;
 /** How often a change runs again because another process changed its rows meanwhile. */
 const TRIES = 100;
 /** The longest wait before a change runs again, ms. */
@@ -186,7 +186,12 @@ export class RedisStore extends RecordStore {
   protected override async withRecords<T>(scope: RedisScope, rule: (tables: MemoryTables) => T): Promise<T> {
     const { find } = scope;
     const records = [...new Set(scope.records.map(recordName))];
-    const keys = { records, ids: scope.ids?.map(toText), ended: scope.ended };
+    const keys = {
+      records,
+      ids: scope.ids?.map(toText),
+      ended: scope.ended,
+      eventsOnly: find !== undefined,
+    };
     for (let tries = 1; tries <= TRIES; tries += 1) {
       // A smaller page meets fewer changes of others.
       const page = find && { ...find, size: Math.max(1, Math.floor(find.size / 2 ** (tries - 1))) };

@@ -136,8 +136,10 @@ local function load_scope(scope, ids)
   local function see_record(record)
     if seen[record] then return end
     seen[record] = true
-    records[#records + 1] = { record, call('HMGET', key('record', record), 'event', 'lease_end', 'duration'),
-      call('ZSCORE', DUE, record), call('HGET', SNAPSHOTS, string.sub(record, 2)) }
+    -- A replay or discard reads events alone.
+    records[#records + 1] = scope.eventsOnly and { record } or { record,
+      call('HMGET', key('record', record), 'event', 'lease_end', 'duration'), call('ZSCORE', DUE, record),
+      call('HGET', SNAPSHOTS, string.sub(record, 2)) }
   end
   local function see(id, record)
     if seen[':' .. id] then return end
