@@ -368,10 +368,16 @@ class Walk {
   async #claim(options: ClaimOptions): Promise<void> {
     const due = firstDueEvents(await this.#model.list({ limit: 1000 }), Date.now());
     let told: { readonly in: number | undefined } | undefined;
-    const real = await this.#store.claim({ ...options, onNextDue: (ms) => (told = { in: ms }) });
+    const claim = (limit: number) =>
+      this.#store.claim({ ...options, limit, onNextDue: (ms) => (told = { in: ms }) });
+    const real = await claim(options.limit);
+    // A record whose due time is too early may have taken a place. That claim has set the time right, so another finds the rest.
+    const most = options.eventId === undefined ? Math.min(options.limit, due.length) : real.length;
+    for (let again = 0; again < 3 && real.length < most; again += 1)
+      real.push(...(await claim(most - real.length)));
     if (told !== undefined) expect(told.in).toBe(await this.#store.nextDue());
     if (options.eventId === undefined) {
-      expect(real).toHaveLength(Math.min(options.limit, due.length));
+      expect(real).toHaveLength(most);
       expect(due).toEqual(expect.arrayContaining(real.map(({ eventId }) => eventId)));
     }
     const wanted = options.eventId === undefined ? real.map(({ eventId }) => eventId) : [options.eventId];
