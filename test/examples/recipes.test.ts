@@ -36,6 +36,8 @@ const releasesByDates = `
 
 const printed = vi.spyOn(console, "log").mockImplementation(() => {});
 vi.spyOn(console, "warn").mockImplementation(() => {});
+// The apps end their process when they have closed themselves.
+vi.spyOn(process, "exit").mockImplementation((() => {}) as unknown as typeof process.exit);
 const servers: NetServer[] = [];
 const listen = NetServer.prototype.listen;
 NetServer.prototype.listen = function (this: NetServer, ...given: unknown[]) {

@@ -400,7 +400,11 @@ async function importApp(
   };
   const [stop] = process.listeners("SIGTERM").filter((listener) => !before.includes(listener));
   onTestFinished(async () => {
+    // The app ends its process when it has closed itself.
+    const exit = vi.spyOn(process, "exit").mockImplementation((() => {}) as unknown as typeof process.exit);
     await (stop as unknown as () => Promise<void>)();
+    expect(exit).toHaveBeenCalledOnce();
+    exit.mockRestore();
     process.removeAllListeners("SIGTERM").removeAllListeners("SIGINT");
     for (const listener of before) process.on("SIGTERM", listener as () => void);
     for (const listener of interrupts) process.on("SIGINT", listener as () => void);

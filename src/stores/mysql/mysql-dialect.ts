@@ -12,7 +12,7 @@ export const mysqlDialect: SqlDialect = {
   tableExists: "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = ?",
   // INSERT IGNORE would truncate long text. With a plain INSERT of one row, the driver ignores a duplicate-key error.
   insertIgnore: (insert) =>
-    insert.includes(" SELECT ")
+    insert.includes("), (")
       ? `${insert} ON DUPLICATE KEY UPDATE sequence = stayhook_records.sequence`
       : insert,
   forUpdate: "FOR UPDATE",
