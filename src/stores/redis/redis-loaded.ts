@@ -110,33 +110,19 @@ function eventRowOf([id, fields, due]: EventReply, ref: string | null, record: R
   const texts = fields.map((value) => (value === false ? "" : value));
   const [
     ,
-    seq,
-    state,
-    received,
-    timestamp,
-    source,
-    attempts,
-    outages,
-    outageAt,
-    replayed,
-    ended,
-    type,
-    reason,
-  ] = texts as [
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-    string,
-  ];
+    seq = "",
+    state = "",
+    received = "",
+    timestamp = "",
+    source = "",
+    attempts = "",
+    outages = "",
+    outageAt = "",
+    replayed = "",
+    ended = "",
+    type = "",
+    reason = "",
+  ] = texts;
   const event = { eventId: fromText(id), ref, source: source as EventOrigin, timestamp };
   const dueAt = due === false || due === "inf" ? undefined : Number(due);
   return {
