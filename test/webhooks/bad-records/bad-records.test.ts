@@ -38,8 +38,8 @@ describe.each([2, 20, 100, 300])("%i bookings whose read answers 500 for ever", 
 });
 
 test("every third read answers 500 at random", async () => {
-  let soon = 0;
-  // In about one of 1,500 runs, chance lets witnesses fail again and again, as in an outage. So the runs count together.
+  const soon: number[] = [];
+  // In about one of 130 runs, chance lets three witnesses fail, as in an outage, and the pause delays a quarter of the events.
   for (let run = 1; run <= 5; run += 1) {
     const random = randomOf(seed + run);
     const { waits, now, until, send, sendEvery } = appOf(() => (random.oneIn(3) ? 500 : 200));
@@ -47,9 +47,11 @@ test("every third read answers 500 at random", async () => {
     await until(20 * SECOND);
     await sendEvery(200, 300, (n) => `B${n}`);
     await until(now() + 2 * MINUTE);
-    soon += waits.filter(({ id, wait }) => id.startsWith("B") && wait <= 20 * SECOND).length;
+    soon.push(waits.filter(({ id, wait }) => id.startsWith("B") && wait <= 20 * SECOND).length);
   }
-  expect(soon, `FUZZ_SEED=${seed}`).toBeGreaterThanOrEqual(0.95 * 5 * 300);
+  const [worst, ...others] = soon.sort((a, b) => a - b);
+  for (const count of others) expect(count, `FUZZ_SEED=${seed}`).toBeGreaterThanOrEqual(0.95 * 300);
+  expect(worst, `FUZZ_SEED=${seed}`).toBeGreaterThanOrEqual(0.5 * 300);
 });
 
 test.each([429, 503])("%i with Retry-After pauses everything", async (status) => {
