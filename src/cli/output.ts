@@ -38,6 +38,8 @@ export interface OnTerminal<Row> {
   readonly style?: ((row: Row) => Style) | undefined;
   /** Whether the cells are never cut. Default `false`. */
   readonly isWhole?: boolean | undefined;
+  /** Whether the column is the first to be left out on a narrow terminal. Default `false`. */
+  readonly isMinor?: boolean | undefined;
   /** Whether the cells stand in a line of their own below the row. Default `false`. */
   readonly isBelow?: boolean | undefined;
 }
@@ -173,16 +175,19 @@ export class Output {
       const cells = rows.map((row) => printable(how.text ? how.text(row) : cell(row)));
       return { heading, how, cells, isEmpty: cells.every((text) => text === "-") };
     });
-    const shown = made.filter(({ isEmpty, how }) => !isEmpty && !how.isBelow);
+    const all = made.filter(({ isEmpty, how }) => !isEmpty && !how.isBelow);
     const below = made.filter(({ isEmpty, how }) => !isEmpty && how.isBelow);
-    const natural = shown.map(({ heading, cells }) =>
-      Math.max(hasHeadings ? heading.length : 0, ...cells.map(({ length }) => length)),
-    );
-    const widths = fitted(
-      natural,
-      shown.map(({ how }) => how.isWhole === true),
-      this.width,
-    );
+    const widthsOf = (chosen: typeof all) =>
+      fitted(
+        chosen.map(({ heading, cells }) =>
+          Math.max(hasHeadings ? heading.length : 0, ...cells.map(({ length }) => length)),
+        ),
+        chosen.map(({ how }) => how.isWhole === true),
+        this.width,
+      );
+    const fits = widthsOf(all).length === all.length;
+    const shown = fits ? all : all.filter(({ how }) => !how.isMinor);
+    const widths = widthsOf(shown);
     const kept = shown.slice(0, widths.length);
     const lined = (texts: readonly string[], style: (text: string, index: number) => string) =>
       texts

@@ -1,14 +1,17 @@
+import { join } from "node:path";
 import { createConnection } from "mysql2/promise";
 import pg from "pg";
 import { mysqlStore } from "stayhook/mysql";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
+import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
+import { storedEvent } from "../stores/event.ts";
 import { mysqlUrl } from "../support/mysql-server.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
-import { cli, quiet } from "./support.ts";
+import { cli, directory, plain, quiet } from "./support.ts";
 
 const place = `stayhook_cli_${crypto.randomUUID().slice(0, 8)}`;
 const [postgres = "", redis = "", mysql = ""] = [await postgresUrl(), await redisUrl(), await mysqlUrl()];
@@ -72,6 +75,83 @@ describe.each(Object.keys(kinds) as (keyof typeof kinds)[])("in %s", (kind) => {
     ] as const) {
       const { code, stdout, stderr } = await events(`${line} --json`);
       expect({ code, stderr, value: JSON.parse(stdout) }).toEqual({ code: 0, stderr: "", value: expected });
+    }
+  });
+});
+
+describe.skipIf(postgres === "")("on a terminal, PostgreSQL and SQLite look alike", () => {
+  const day = 86_400_000;
+  const ago = (days: number) => new Date(Date.now() - days * day - day / 4);
+  const long = `Error: the calendar is closed ${"and nobody answers ".repeat(100)}`;
+  const history = [3, 2].map((days) => ({
+    ...{
+      at: ago(days),
+      duration: 882_000,
+      outcome: days === 3 ? "retrying" : "parked",
+      reason: "callback",
+      error: long,
+      worker: "web-1:7",
+    },
+  }));
+  const parked = { state: "parked", reason: "callback", dueAt: null, attempts: 2, history } as never;
+  const events = [
+    storedEvent({
+      ref: "booking:HX3K9",
+      type: "booking.Confirmed",
+      receivedAt: ago(5),
+      ...(parked as object),
+    }),
+    storedEvent({
+      ref: "a17/booking:HX3K9\u202e\n",
+      receivedAt: ago(4),
+      state: "done",
+      doneAt: ago(4),
+      dueAt: null,
+    }),
+    storedEvent({ ref: null, receivedAt: ago(3), dueAt: ago(3) }),
+    storedEvent({
+      eventId: "stayhook:timer:booking:HX3K9:mail",
+      ...{ ref: "booking:HX3K9", source: "timer", state: "scheduled", receivedAt: ago(2) },
+      ...{
+        dueAt: new Date(Date.now() + 10.4 * day),
+        timestamp: new Date(Date.now() + 10.4 * day).toISOString(),
+      },
+    }),
+  ];
+
+  test.each([45, 80, 120])("in %i columns", async (columns) => {
+    const schema = `${place}_${columns}`;
+    const pool = new pg.Client({ connectionString: postgres });
+    await pool.connect();
+    const file = join(directory(), "events.db");
+    const stores = [sqliteStore(file), postgresStore({ connectionString: postgres, schema })];
+    onTestFinished(async () => {
+      for (const store of stores) await store.close();
+      await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+      await pool.end();
+    });
+    for (const store of stores) await store.restore({ events, snapshots: [] });
+    const shown = async (line: string) => {
+      const given = { terminal: true, columns, env: { FORCE_COLOR: "1" } };
+      const [one, other] = await Promise.all([
+        cli(`${line} --store ${file}`, given),
+        cli(`${line} --store ${postgres} --schema ${schema}`, given),
+      ]);
+      expect(one.code, one.stderr).toBe(0);
+      expect(other.stdout).toBe(one.stdout);
+      return plain(one.stdout).trimEnd().split("\n");
+    };
+    const lines = await shown("events ls");
+    for (const text of lines) expect(text.length, text).toBeLessThanOrEqual(columns);
+    expect(lines).toHaveLength(events.length + 2);
+    expect(lines[1]).toMatch(/^timer:booking:HX3K9:mail +scheduled/);
+    expect(lines.at(-1)).toMatch(/^ {2}Error: the calendar is closed .*…$/);
+    const timers = await shown("events ls --state scheduled");
+    if (columns >= 80) expect(timers[1]).toContain("in 10 days");
+    for (const { eventId } of events) {
+      const all = (await shown(`events show ${eventId}`)).join("\n");
+      expect(all).not.toMatch(/\d{4,} (?:ms|s)\b/);
+      if (eventId === events[0]!.eventId) expect(all.split("took 15 min: parked")).toHaveLength(2);
     }
   });
 });

@@ -444,7 +444,7 @@ describe("on a terminal", () => {
     for (const line of lines) expect(line.length, line).toBeLessThanOrEqual(columns);
     expect(lines[0]).toMatch(/^EVENT +STATE +TYPE +RECORD/);
     expect(lines[0]).not.toContain("DUE");
-    expect(lines[1]).toMatch(/^6f1f7a1e +parked +booking/);
+    expect(lines[1]).toMatch(/^6f1f7a1e +parked +booki/);
     expect(lines[2]).toMatch(/^ {2}Error: the calendar is closed .*…$/);
     expect(stdout).toContain("\u001b[31mparked");
     const all = await events("ls", { terminal: true, columns: 120 });

@@ -80,7 +80,7 @@ function eventColumns(events: readonly StoredEvent[]): readonly Column<StoredEve
     ["TYPE", knownType],
     // The ref of an event begins with its account. An event without a record shows its account here.
     ["RECORD", (event) => event.ref ?? accountOf(event)],
-    ["TRIES", ({ attempts }) => attempts],
+    ["TRIES", ({ attempts }) => attempts, { isMinor: true }],
     [
       "RECEIVED",
       ({ receivedAt }) => receivedAt,
@@ -224,7 +224,7 @@ const foldedLinesOf = (event: StoredEvent): Line[] =>
             `the same error in ${plural(same.length, "earlier attempt")}, the first ${same.at(-1)!.at.toISOString()}`,
           ];
     const below = [...others, ...frames, ...before].map((more): Line => ["", more]);
-    return [[name, describeAttempt({ ...entry, ...error })], ...below];
+    return [[name, describeAttempt({ ...entry, ...error }, duration(entry.duration))], ...below];
   });
 
 type Line = readonly [name: string, text: unknown];
@@ -252,12 +252,12 @@ function lineOf(event: StoredEvent, step: Step): Line | undefined {
   }
 }
 
-function describeAttempt(entry: StoredEvent["history"][number]): string {
-  const { at, outcome, reason, duration, worker, error, changes } = entry;
+function describeAttempt(entry: StoredEvent["history"][number], took = `${entry.duration} ms`): string {
+  const { at, outcome, reason, worker, error, changes } = entry;
   const ended = reason === undefined ? outcome : `${outcome} (${reason})`;
   const by = worker === undefined ? "" : ` by ${worker}`;
   const more = error === undefined ? changes && describeChanges(changes) : inOneLine(error);
-  return `${at.toISOString()}${by}, took ${duration} ms: ${ended}${more === undefined ? "" : `: ${more}`}`;
+  return `${at.toISOString()}${by}, took ${took}: ${ended}${more === undefined ? "" : `: ${more}`}`;
 }
 
 /** An error with its frames behind it. */

@@ -1,5 +1,6 @@
 import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/client-errors.ts";
+import { duration } from "../../console/html.ts";
 import { describeChanges } from "../../console/timeline.ts";
 import {
   createReconciler,
@@ -13,7 +14,7 @@ import { accountOptions, type Tokens, tokensGiven } from "../account-tokens.ts";
 import { accountGiven, integerOf } from "../arguments.ts";
 import { type Command, exitCodes, type Invocation, ofBooking, UsageError } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
-import { printable } from "../output.ts";
+import { type Output, printable } from "../output.ts";
 
 /** The exit code and the warning for each reason that makes a pass incomplete. */
 const incompletePasses: Readonly<Record<Incomplete, readonly [code: number, warning: string]>> = {
@@ -81,9 +82,10 @@ record could not be read, or if another pass is running.`,
   },
 };
 
-function fieldsOf({ accounts, duration, ...report }: ReconcileReport): Record<string, unknown> {
+function fieldsOf({ accounts, ...report }: ReconcileReport, { isTerminal }: Output): Record<string, unknown> {
   const shown = accounts && { accounts: accounts.checked, "accounts that failed": accounts.failed };
-  return { ...report, ...shown, duration: `${duration} ms` };
+  const took = isTerminal ? duration(report.duration) : `${report.duration} ms`;
+  return { ...report, ...shown, duration: took };
 }
 
 interface PassOptions {
@@ -141,7 +143,7 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
     wipe();
     const report = { ...pass, duration: Math.round(pass.duration) };
     out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
-      out.fields(Object.entries(fieldsOf(report))),
+      out.fields(Object.entries(fieldsOf(report, out))),
     );
     const { accounts } = pass;
     if (accounts && accounts.failed > 0) {
