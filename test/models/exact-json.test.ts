@@ -31,7 +31,9 @@ test.each(["", "{", '{"listingId":01552696793824068710}', '{"listingId":15526967
 test("any JSON without a large id is parsed as by JSON.parse", () => {
   const text = fc.oneof(fc.json(), fc.json({ noUnicodeString: false }), fc.string());
   const key = fc.constantFrom("listingId", '"listingId', "listingId\\", "a", "x:1552696793824068710");
-  const value = fc.oneof(fc.jsonValue(), key, fc.maxSafeInteger());
+  // A number of 2^53 or more would be a large id.
+  const small = fc.jsonValue().filter((each) => typeof each !== "number" || Math.abs(each) < 2 ** 53);
+  const value = fc.oneof(small, key, fc.maxSafeInteger());
   const odd = fc.dictionary(key, value).map((object) => JSON.stringify(object));
   fc.assert(
     fc.property(fc.oneof(text, odd), (json) => {
