@@ -7,8 +7,8 @@ export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /**
- * A listener for `http.createServer`, `http2.createServer`, Express and Connect. Answers every request, and never calls `next`. The promise
- * settles when the answer is sent, for hosts that wait for it.
+ * A listener for `http.createServer`, `http2.createServer`, Express and Connect. Answers every request, and never calls
+ * `next`. The promise settles when the answer is sent, for hosts that wait for it.
  */
 export type NodeHandler = (
   request: IncomingMessage | Http2ServerRequest,

@@ -20,7 +20,7 @@ interface Counted {
   readonly scheduledDue: number;
 }
 
-/** A reading that calls share. */
+/** A count that calls share. */
 interface SharedCount {
   readonly counted: Promise<Counted>;
   /** Whether the store has answered. It is `false` if the store fails, or does not answer in time. */

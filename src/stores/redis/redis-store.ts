@@ -258,7 +258,7 @@ export class RedisStore extends RecordStore {
     return toNumber(await this.#run("lastReceivedAt"));
   }
 
-  /** @param from - the arrival number or, after the last event, \`/\` and the ref to go on from */
+  /** @param from - the arrival number or, after the last event, `/` and the ref to go on from */
   protected async doEraseAccount(account: string, from = "0"): Promise<EraseStep> {
     const place = from.startsWith("/") ? { ref: from.slice(1) } : { seq: from };
     const reply = await this.#run("recordsOf", { account, limit: ERASED, ...place });

@@ -78,7 +78,7 @@ function isIterable(headers: object): headers is Iterable<readonly [string, stri
 
 /** The part of a URL that names the topic of the endpoint. */
 export interface TopicFrom {
-  /** The name of the query parameter, such as `key`. */
+  /** The name of the query parameter, such as `topic`. */
   readonly query: string;
 }
 
