@@ -168,7 +168,8 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   }
 
   /**
-   * Calls any endpoint below the base URL. Resolves to the output of `schema`.
+   * Calls any endpoint below the base URL. Resolves to the output of `schema`. An integer that a number cannot hold is a
+   * string of its digits, also in what `schema` gets.
    *
    * @param path - must begin with `/`, and may have a query
    * @example

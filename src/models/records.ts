@@ -58,7 +58,8 @@ export type BookingStatus = (typeof bookingStatuses)[number];
  * A booking. The code and the status are always there.
  *
  * The object also has all further fields that the platform sent. To get types for these fields, give the client a
- * model. Without a model, read the fields with `booking as Booking & Record<string, unknown>`.
+ * model. Without a model, read the fields with `booking as Booking & Record<string, unknown>`. An integer that a number
+ * cannot hold is a string of its digits, in every field.
  */
 export interface Booking {
   /** The code by which the platform names the booking, such as `HX3K9QWT`. */
@@ -133,7 +134,8 @@ export type ListingStatus = (typeof listingStatuses)[number];
  * A listing. The id and the status are always there.
  *
  * The object also has all further fields that the platform sent. To get types for these fields, give the client a
- * model. Without a model, read the fields with `listing as Listing & Record<string, unknown>`.
+ * model. Without a model, read the fields with `listing as Listing & Record<string, unknown>`. An integer that a number
+ * cannot hold is a string of its digits, in every field.
  */
 export interface Listing {
   /** The listing's unique id. The schema converts a string of digits to a number. */

@@ -1,5 +1,5 @@
 // Ids that a number cannot hold are never rounded, and references of which one is unusable.
-import { type BookingEvent, listingIdOf, stayChange, type WebhookCallbacks } from "stayhook";
+import { Booking, type BookingEvent, listingIdOf, stayChange, type WebhookCallbacks } from "stayhook";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { advance, clientOf, handlerOf, notificationOf, useFakeTime } from "./support.ts";
@@ -13,7 +13,11 @@ const other = "1552696793824068650";
 const jsonOf = (value: unknown) => JSON.stringify(value).replace(/"#(-?[\d.]+)"/g, "$1");
 
 /** A platform whose answers are texts of JSON. */
-function withAnswers(answers: Record<string, unknown>, options: Parameters<typeof handlerOf>[0] = {}) {
+function withAnswers(
+  answers: Record<string, unknown>,
+  options: Parameters<typeof handlerOf>[0] = {},
+  clientOptions: Parameters<typeof clientOf>[1] = {},
+) {
   const paths: string[] = [];
   const fetch = async (url: string): Promise<Response> => {
     const path = new URL(url).pathname;
@@ -21,7 +25,7 @@ function withAnswers(answers: Record<string, unknown>, options: Parameters<typeo
     const answer = answers[path.split("/").at(-1)!];
     return answer === undefined ? new Response("{}", { status: 404 }) : new Response(jsonOf(answer));
   };
-  const makeClient = () => clientOf({ fetch });
+  const makeClient = () => clientOf({ fetch }, clientOptions);
   return {
     ...handlerOf({ recheckAfter: false, clientOf: makeClient, ...options }),
     paths,
@@ -67,13 +71,68 @@ test("a move to a listing that a number cannot hold is a stay that cannot be rea
 
 test.each([
   [`#-${one}`, `-${one}`],
-  [`#${one}.0`, one],
   [`-${one}`, `-${one}`],
 ])("the id %s keeps its digits, too", async (listingId, digits) => {
   const { client } = withAnswers({ A1: { bookingCode: "A1", status: "Confirmed", listingId } });
   const booking = await client.bookings.get("A1");
   expect(booking.listingId).toBe(digits);
   expect(() => listingIdOf(booking)).toThrow(`not ${digits}`);
+});
+
+test("no integer is rounded in a record: in the client, a model, `track`, a snapshot and a callback", async () => {
+  const seen: unknown[] = [];
+  const Thread = Booking.extend({
+    threadId: z.string(),
+    guest: z.object({ id: z.string() }),
+    amount: z.number(),
+  });
+  const answers: Record<string, unknown> = {};
+  const model = { models: { booking: Thread } };
+  const track = ({
+    threadId,
+    guest,
+    pets,
+    amount,
+  }: z.output<typeof Thread> & { readonly pets?: unknown }) => ({
+    threadId,
+    guest: guest.id,
+    pet: (pets as unknown[])[0] as string,
+    amount,
+  });
+  const { deliver, store, client } = withAnswers(
+    answers,
+    {
+      track: { booking: track as never },
+      on: {
+        booking: ({ changed, changes }: BookingEvent) => void seen.push(changed && Object.keys(changes)),
+      },
+    },
+    model,
+  );
+  const play = async (fields: object) => {
+    answers.A1 = { bookingCode: "A1", status: "Confirmed", ...nights, listingId: 7, amount: 12.5, ...fields };
+    await deliver(notificationOf({ bookingCode: "A1" }));
+    await advance();
+  };
+  const [first, second] = [`#${one}`, `#${other}`];
+  await play({ threadId: first, guest: { id: first }, pets: [first] });
+  await play({ threadId: second, guest: { id: first }, pets: [first] });
+  await play({ threadId: second, guest: { id: second }, pets: [second] });
+  expect(seen.slice(1)).toEqual([["threadId"], ["guest", "pet"]]);
+  const { snapshot } = (await store.snapshotOf("booking:A1"))!;
+  expect(snapshot.fields).toMatchObject({
+    threadId: other,
+    guest: other,
+    pet: other,
+    amount: 12.5,
+    listingId: 7,
+  });
+  expect(await client.bookings.get("A1")).toMatchObject({
+    threadId: other,
+    guest: { id: other },
+    amount: 12.5,
+  });
+  expect(await client.request("GET", "/v2/bookings/A1")).toMatchObject({ pets: [other], amount: 12.5 });
 });
 
 test("an event of a listing whose id is negative is handled", async () => {
