@@ -110,6 +110,7 @@ export type {
 export type { WebhookHandlerOptions } from "./webhooks/options.ts";
 export { type Processed, ProcessingError, type ProcessOptions } from "./webhooks/processing/process-now.ts";
 export type { Track } from "./webhooks/processing/record.ts";
+export type { RecordContext } from "./webhooks/processing/time-zone.ts";
 export type { AccountFrom, AccountRequest } from "./webhooks/receiving/account.ts";
 export type { AskedSecrets } from "./webhooks/receiving/account-keys.ts";
 export type {

@@ -9,12 +9,7 @@ import type { EventState } from "../stores/event-states.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { DriftObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
 import { goneRecordOf, isGone } from "../webhooks/processing/gone.ts";
-import {
-  compare,
-  fetchFailure,
-  type SnapshotOf,
-  type TrackedSnapshot,
-} from "../webhooks/processing/record.ts";
+import { compare, fetchFailure, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import { listingRef, parseRef } from "../webhooks/refs.ts";
 import { handleEvents } from "./handle-events.ts";
 import type { MissedChanges } from "./missed-changes.ts";
@@ -364,9 +359,14 @@ export class Pass {
   }
 
   /** @returns `undefined` if the user's `track` threw */
-  #snapshotOf(ref: string, ...[kind, record]: Parameters<SnapshotOf>): TrackedSnapshot | undefined {
+  #snapshotOf(
+    ref: string,
+    kind: "booking" | "listing",
+    record: Booking | Listing,
+  ): TrackedSnapshot | undefined {
+    const { account, internals } = this.#options;
     try {
-      return this.#options.internals.snapshotOf(kind, record);
+      return internals.snapshotOf(kind, record, account);
     } catch (error) {
       this.#fail(ref, error);
       return undefined;

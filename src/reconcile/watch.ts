@@ -84,7 +84,7 @@ export class Watch {
     const known = await store.snapshotOf(ref);
     if (known) return;
     this.refs.add(ref);
-    const now = booking && internals.snapshotOf("booking", booking);
+    const now = booking && internals.snapshotOf("booking", booking, account);
     const eventId = await this.#changes.add(ref, undefined, now?.snapshot, signal);
     if (eventId === undefined) return;
     this.#changed += 1;

@@ -32,7 +32,7 @@ import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { AccountField, WebhookCallbacks } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
 import type { Track } from "./processing/record.ts";
-import type { TimeZone } from "./processing/time-zone.ts";
+import type { RecordContext, TimeZone } from "./processing/time-zone.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 import type { TopicFrom } from "./receiving/request.ts";
 import { secretPlaceOf, type Verify } from "./receiving/verify.ts";
@@ -85,17 +85,18 @@ export interface WebhookHandlerOptions<
    * Chooses the fields that the handler compares to detect a change. The handler also compares the status. The store
    * keeps the status and these fields. In a handler's options, write `track` before `on`, so that TypeScript knows these
    * fields in `event.changes` and `event.previous`. For a booking, it also keeps the `checkOut`. Default: the `checkIn`,
-   * `checkOut` and `listingId` of a booking, and the `listingName` of a listing.
+   * `checkOut` and `listingId` of a booking, and the `listingName` of a listing. With `accountFrom`, each function gets
+   * `{ account }` as its second argument.
    *
    * @example
    * ```ts
    * track: { booking: ({ checkIn, checkOut, guests }) => ({ checkIn, checkOut, guests }) },
    * ```
    */
-  readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL> | undefined;
+  readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL, AccountField<A>> | undefined;
   /**
    * The time zone of the listings, for a platform that sends times in place of dates: an IANA name such as
-   * `"Europe/Paris"`, or a function that returns the name for a booking. In Paris, `2026-12-09T23:00:00Z` is the 10th.
+   * `"Europe/Paris"`, or a function that returns the name for a booking of an account. In Paris, `2026-12-09T23:00:00Z` is the 10th.
    * `stay(event.booking)`, `stayChange`, `changes`, `previous` and the reconciler then use the days of that zone. Default,
    * also if the function returns `undefined`: the day as it is written, or the day in UTC of a number. Then a time with an
    * offset logs a warning. If the function throws, the attempt fails, as if the callback had thrown.
@@ -103,9 +104,13 @@ export interface WebhookHandlerOptions<
    * @example
    * ```ts
    * timeZone: ({ listingId }) => zones.get(listingId), // a Map of yours
+   * timeZone: ({ listingId }, { account }) => zones.get(`${account}/${listingId}`), // with accountFrom
    * ```
    */
-  readonly timeZone?: string | ((booking: NoInfer<B>) => string | undefined) | undefined;
+  readonly timeZone?:
+    | string
+    | ((booking: NoInfer<B>, context: RecordContext & AccountField<A>) => string | undefined)
+    | undefined;
   /**
    * Whether a notification whose record has not changed, in its status or in a tracked field, runs no callback.
    * Default `false`.

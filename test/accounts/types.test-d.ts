@@ -27,7 +27,18 @@ describe("event.account", () => {
       client,
       store,
       accountFrom: { query: "account" },
-      track: { booking: ({ checkIn }) => ({ checkIn }) },
+      track: {
+        booking: ({ checkIn }, { account }) => {
+          expectTypeOf(account).toEqualTypeOf<string>();
+          return { checkIn };
+        },
+        listing: (_, { account }) => ({ account }),
+      },
+      timeZone: (booking, { account }) => {
+        expectTypeOf(booking.status).toEqualTypeOf<string>();
+        expectTypeOf(account).toEqualTypeOf<string>();
+        return account;
+      },
       on: {
         "booking.Confirmed": ({ account, changes }) => {
           expectTypeOf(account).toEqualTypeOf<string>();

@@ -339,7 +339,7 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
   }
 
   #compare(record: Booking | Listing): TrackedSnapshot & Comparison {
-    const now = this.#options.snapshotOf(this.#subject.kind, record);
+    const now = this.#options.snapshotOf(this.#subject.kind, record, this.#subject.account);
     return { ...now, ...compare(this.#claim.previous, now) };
   }
 

@@ -22,7 +22,7 @@ import { serialise } from "../receiving/body.ts";
 import { bookingRef, listingRef } from "../refs.ts";
 import { withKnownStatus } from "./known-status.ts";
 import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";
-import type { ZoneSetter } from "./time-zone.ts";
+import type { RecordContext, ZoneSetter } from "./time-zone.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */
 export type Tracked<F extends string = string> = Record<string, TrackedValue | undefined> & {
@@ -35,14 +35,15 @@ export interface Track<
   L extends Listing = Listing,
   FB extends string = string,
   FL extends string = string,
+  A = unknown,
 > {
   /**
    * Chooses a booking's fields. Default: `checkIn`, `checkOut` and `listingId`. A date that can be read becomes
-   * `YYYY-MM-DD`.
+   * `YYYY-MM-DD`. With `accountFrom`, `context.account` is the booking's account.
    */
-  readonly booking?: ((booking: B) => Tracked<FB>) | undefined;
-  /** Chooses a listing's fields. Default: `listingName`. */
-  readonly listing?: ((listing: L) => Tracked<FL>) | undefined;
+  readonly booking?: ((booking: B, context: RecordContext & A) => Tracked<FB>) | undefined;
+  /** Chooses a listing's fields. Default: `listingName`. With `accountFrom`, `context.account` is its account. */
+  readonly listing?: ((listing: L, context: RecordContext & A) => Tracked<FL>) | undefined;
 }
 
 /**
@@ -56,7 +57,12 @@ export interface TrackedSnapshot {
   readonly stay: StayFields;
 }
 
-export type SnapshotOf = (kind: "booking" | "listing", record: Booking | Listing) => TrackedSnapshot;
+/** Makes the snapshot of a record. With `accountFrom`, it needs the record's account. */
+export type SnapshotOf = (
+  kind: "booking" | "listing",
+  record: Booking | Listing,
+  account?: string,
+) => TrackedSnapshot;
 
 /** How a record differs from the store's snapshot. */
 export interface Comparison {
@@ -80,10 +86,10 @@ export function snapshots<B extends Booking, L extends Listing>(
   track: Track<B, L> = {},
   setZone: ZoneSetter = () => {},
 ): SnapshotOf {
-  return (kind, given) => {
+  return (kind, given, account) => {
     const record = withKnownStatus(kind, given);
-    if (kind === "booking") setZone(record as Booking);
-    const own = track[kind] as ((record: object) => Tracked) | undefined;
+    if (kind === "booking") setZone(record as Booking, { account });
+    const own = track[kind] as ((record: object, context: RecordContext) => Tracked) | undefined;
     const { status } = record;
     const stay = kind === "booking" ? fitting("", stayFieldsOf(record)) : {};
     if (!own) {
@@ -92,10 +98,10 @@ export function snapshots<B extends Booking, L extends Listing>(
     }
     let chosen: Tracked;
     try {
-      chosen = own(record);
+      chosen = own(record, { account });
     } catch (cause) {
       throw new StayhookError(
-        `track.${kind} threw for ${kind === "booking" ? bookingRef((record as Booking).bookingCode) : listingRef((record as Listing).listingId)}: ${errorText(cause)}`,
+        `track.${kind} threw for ${kind === "booking" ? bookingRef((record as Booking).bookingCode, account) : listingRef((record as Listing).listingId, account)}: ${errorText(cause)}`,
         { cause },
       );
     }

@@ -9,20 +9,29 @@ import { shared } from "../../shared.ts";
 import { bookingRef } from "../refs.ts";
 import { stayValuesOf } from "./known-stay.ts";
 
+/** What the functions of the options `track` and `timeZone` get beside the record. */
+export interface RecordContext {
+  /** The record's account, in a handler with `accountFrom`. Two accounts may have listings with the same id. */
+  readonly account: string | undefined;
+}
+
 /** The option `timeZone`: an IANA name, or a function that returns the name for a booking. */
-export type TimeZone<B extends Booking = Booking> = string | ((booking: B) => string | undefined);
+export type TimeZone<B extends Booking = Booking> =
+  | string
+  | ((booking: B, context: RecordContext) => string | undefined);
 
 /** Gives a booking its time zone, which `stay(booking)` then uses. */
-export type ZoneSetter = (booking: Booking) => void;
+export type ZoneSetter = (booking: Booking, context: RecordContext) => void;
 
 /** Whether this process has warned of instants without a zone. A process may make a handler for each request. */
 const warning = shared("zoneWarning", () => ({ isTold: false }));
 
 /** Makes the function that gives each booking its time zone. Warns once a process of instants without a zone. */
 export function zoneSetter<B extends Booking>(timeZone: TimeZone<B> | undefined, log: Log): ZoneSetter {
-  return (booking) => {
-    const ref = bookingRef(booking.bookingCode);
-    const zone = typeof timeZone === "function" ? zoneFrom(timeZone, booking as B, ref) : timeZone;
+  return (booking, context) => {
+    const ref = bookingRef(booking.bookingCode, context.account);
+    const zone =
+      typeof timeZone === "function" ? zoneFrom(() => timeZone(booking as B, context), ref) : timeZone;
     if (zone !== undefined) return setZone(booking, zone, ref);
     if (warning.isTold) return;
     const { checkIn, checkOut } = stayValuesOf(booking);
@@ -35,14 +44,10 @@ export function zoneSetter<B extends Booking>(timeZone: TimeZone<B> | undefined,
   };
 }
 
-function zoneFrom<B extends Booking>(
-  timeZone: (booking: B) => unknown,
-  booking: B,
-  ref: string,
-): string | undefined {
+function zoneFrom(timeZone: () => unknown, ref: string): string | undefined {
   let zone: unknown;
   try {
-    zone = timeZone(booking);
+    zone = timeZone();
   } catch (cause) {
     throw new StayhookError(`timeZone threw for ${ref}: ${errorText(cause)}`, { cause });
   }
