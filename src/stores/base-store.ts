@@ -2,6 +2,7 @@ import { checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
+import { checkedRestriction } from "./beginnings.ts";
 import { CallGroup } from "./call-group.ts";
 import { checkedChangeFilter, checkedFilter, type EventFilter } from "./event-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
@@ -11,6 +12,7 @@ import type {
   ErasedAccount,
   EventStore,
   ListOptions,
+  NextDueOptions,
   Outcome,
   PruneOptions,
   PruneSnapshotsOptions,
@@ -105,11 +107,16 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   async claim(options: ClaimOptions): Promise<ClaimedEvent[]> {
     this.assertOpen();
-    checkNoUnknown(options, ["limit", "leaseDuration", "worker", "eventId", "onNextDue"]);
+    checkNoUnknown(options, ["limit", "leaseDuration", "worker", "eventId", "onNextDue", "except", "only"]);
+    const restriction = checkedRestriction(options);
     if (!(options.limit > 0)) return [];
     // A lease of 0 ms would end at once, and the same claim would lease the event again. So use at least 1 ms.
     const leaseDuration = Math.max(1, Math.ceil(options.leaseDuration));
-    const checked = { ...options, limit: Math.ceil(options.limit), leaseDuration };
+    const checked = { ...options, ...restriction, limit: Math.ceil(options.limit), leaseDuration };
+    if (restriction.only?.length === 0) {
+      options.onNextDue?.(undefined);
+      return [];
+    }
     if (options.eventId !== undefined) {
       if (!(await this.#isCurrent(options.eventId))) return [];
       checked.eventId = rowIdOf(options.eventId).eventId;
@@ -167,11 +174,14 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     return held;
   }
 
-  async nextDue(): Promise<number | undefined> {
+  async nextDue(options: NextDueOptions = {}): Promise<number | undefined> {
     this.assertOpen();
+    checkNoUnknown(options, ["except", "only"]);
+    const restriction = checkedRestriction(options);
     await this.#lost.giveBack();
+    if (restriction.only?.length === 0) return undefined;
     return this.#clock.follow(
-      () => this.doNextDue(),
+      () => this.doNextDue(restriction),
       (next) => next === 0,
     );
   }

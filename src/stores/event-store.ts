@@ -131,8 +131,28 @@ export interface AddOptions {
   readonly replace?: Replace | undefined;
 }
 
-/** Options of {@link EventStore.claim}. */
-export interface ClaimOptions {
+/**
+ * Options of {@link EventStore.nextDue}, and of `claim`: which records they concern, by the beginnings of the records' keys.
+ *
+ * The key of a record is its `ref`. An event without a record has its `eventId` as the key, so that `a17/` also covers the
+ * events without a record of account a17. Beginnings are compared byte by byte, and no character has a special meaning:
+ * `a1/` does not cover `a17/booking:HX3K9`, and `booking:` covers no record of an account.
+ */
+export interface NextDueOptions {
+  /**
+   * Leaves out the records whose key begins with one of these texts, such as `["a17/", "b2/booking:"]`. A store must take
+   * 1,000 of them. Default: none. An empty list is the same as none.
+   */
+  readonly except?: readonly string[] | undefined;
+  /**
+   * Takes only the records whose key begins with one of these texts, and with none of `except`. Default: all records. An
+   * empty list takes no record.
+   */
+  readonly only?: readonly string[] | undefined;
+}
+
+/** Options of {@link EventStore.claim}. A record must meet `except`, `only` and `eventId`, if they are given. */
+export interface ClaimOptions extends NextDueOptions {
   /** The maximum number of events to claim. */
   readonly limit: number;
   /** How long each lease lasts, ms. */
@@ -142,8 +162,8 @@ export interface ClaimOptions {
   /** Claims only this event, if it can be claimed now. */
   readonly eventId?: string | undefined;
   /**
-   * Called at most once, before the call resolves, with what {@link EventStore.nextDue} gives after this claim. A store
-   * need not call it: the queue then calls `nextDue`.
+   * Called at most once, before the call resolves, with what {@link EventStore.nextDue} gives after this claim, for the
+   * same `except` and `only`. A store need not call it: the queue then calls `nextDue`.
    */
   readonly onNextDue?: ((ms: number | undefined) => void) | undefined;
 }
@@ -229,6 +249,8 @@ export interface EventStore<Tx = never> {
    *
    * An ended lease is no lease. The next claim of the record gives the event of that lease a `lost` entry, and the
    * event waits again: it is due since the end of the lease.
+   *
+   * @throws InvalidArgumentError if `except` or `only` has an empty text
    */
   claim(options: ClaimOptions): Promise<ClaimedEvent[]>;
 
@@ -259,8 +281,13 @@ export interface EventStore<Tx = never> {
    */
   remove(ref: string, what: readonly string[] | "timers"): Promise<number>;
 
-  /** Resolves to the ms until the next claim can succeed, or to `undefined` if all events are done or parked. */
-  nextDue(): Promise<number | undefined>;
+  /**
+   * Resolves to the ms until the next claim with the same `except` and `only` can succeed, or to `undefined` if all events of
+   * these records are done or parked.
+   *
+   * @throws InvalidArgumentError if `except` or `only` has an empty text
+   */
+  nextDue(options?: NextDueOptions): Promise<number | undefined>;
   /** Resolves to at most `limit` events that match the filter, the newest first. */
   list(options: ListOptions): Promise<StoredEvent[]>;
   /**

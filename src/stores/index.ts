@@ -16,6 +16,7 @@ export type {
   FurtherChanges,
   FurtherEvent,
   ListOptions,
+  NextDueOptions,
   Outcome,
   PruneOptions,
   PruneSnapshotsOptions,

@@ -1,5 +1,6 @@
 // The steps that each store implements, and the values that they take and give.
 
+import type { Restriction } from "./beginnings.ts";
 import type { RowFilter } from "./event-filter.ts";
 import type { Change, EventState } from "./event-states.ts";
 import type {
@@ -48,7 +49,7 @@ export interface EraseStep extends ErasedAccount {
   readonly next: string | undefined;
 }
 
-/** One call of `claim`, as a store makes it. */
+/** One call of `claim`, as a store makes it. Its `except` and `only` are checked, and not empty. */
 export interface ClaimCall extends ClaimOptions {
   /** The tokens of the call's leases are `<token>:0`, `<token>:1` and so on. */
   readonly token: string;
@@ -88,7 +89,7 @@ export abstract class StoreSteps<Tx> {
    * comes alone.
    */
   protected abstract doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]>;
-  protected abstract doNextDue(): Promise<Timed<number | undefined>>;
+  protected abstract doNextDue(restriction: Restriction): Promise<Timed<number | undefined>>;
   /**
    * Repairs the times after the store's clock was set back: pending and retrying events and rechecks become due now,
    * and no lease ends later than its duration from now.

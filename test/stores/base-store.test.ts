@@ -180,7 +180,7 @@ describe("a clock that is set back", () => {
   test("is not inferred from an answer that takes long", async () => {
     class SlowStore extends MemoryStore {
       override async doNextDue() {
-        const answer = await super.doNextDue();
+        const answer = await super.doNextDue({});
         await new Promise((resolve) => setTimeout(resolve, 5000));
         return answer;
       }
@@ -291,7 +291,7 @@ test("calls that look at the clock at once repair the times once", async () => {
   let repairs = 0;
   class SlowStore extends MemoryStore {
     override async doNextDue() {
-      const answer = await super.doNextDue();
+      const answer = await super.doNextDue({});
       await new Promise((resolve) => setTimeout(resolve, 2000));
       return answer;
     }

@@ -8,6 +8,7 @@ import { metas, pruning, restoring, snapshots } from "./keeping.ts";
 import { leases, nextDue, outages } from "./leases.ts";
 import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
 import { filtering, reading } from "./reading.ts";
+import { excepting, picking } from "./restricting.ts";
 import { histories, removing, settling } from "./settling.ts";
 
 /** A test case of the contract. */
@@ -102,6 +103,8 @@ const topics: Readonly<Record<string, Cases>> = {
   timer: firings,
   claim: claiming,
   order: ordering,
+  except: excepting,
+  only: picking,
   lease: leases,
   settle: settling,
   remove: removing,

@@ -1,5 +1,6 @@
 import { splitKey } from "../../account.ts";
 import { StayhookError } from "../../errors.ts";
+import { type Restriction, takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
@@ -16,12 +17,14 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { DocumentDriver, DocumentQuery, StoreDocument } from "./document-driver.ts";
-import { documentKey, dueOf, LoadedTables } from "./loaded-tables.ts";
+import { documentKey, dueOf, keyOfRecord, LoadedTables } from "./loaded-tables.ts";
 
 /** How often a step runs again because another process changed its documents meanwhile. */
 const TRIES = 100;
 /** The longest wait before a step runs again, ms. */
 const LONGEST_PAUSE = 50;
+/** The restrictions of the claim of one record, which the store has chosen by those of the call. */
+const ANY: Restriction = { except: undefined, only: undefined };
 /** How many records a claim tries at once. */
 const CLAIMS_AT_ONCE = 100;
 
@@ -137,15 +140,17 @@ class DocumentStore extends RecordStore {
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     const now = await this.#now();
     const claimed: Claimed[] = [];
+    const takes = takesOf(call) ?? (() => true);
     if (call.eventId !== undefined) {
       for (const { body } of await this.#documents("id", [call.eventId]))
-        claimed.push(...(await this.#claim(body, call, call.token)));
+        if (takes(nameOf(body))) claimed.push(...(await this.#claim(body, call, call.token)));
       return { now, result: { claimed } };
     }
     const tried = new Set<string>();
     for (;;) {
       const limit = Math.min(call.limit - claimed.length, CLAIMS_AT_ONCE);
-      const records = limit > 0 ? await this.#due(now, limit, tried) : [];
+      const records =
+        limit > 0 ? await this.#due(now, limit, (key) => !tried.has(key) && takes(nameOf(key))) : [];
       if (records.length === 0) return { now, result: { claimed } };
       const claims = records.map((record) => {
         tried.add(record);
@@ -155,20 +160,20 @@ class DocumentStore extends RecordStore {
     }
   }
 
-  /** Returns the records that are due longest, without those in `tried`. */
-  async #due(now: number, limit: number, tried: ReadonlySet<string>): Promise<string[]> {
+  /** Returns the records that are due longest, of those that `takes`. */
+  async #due(now: number, limit: number, takes: (record: string) => boolean): Promise<string[]> {
     const records: string[] = [];
     for await (const document of this.#driver.find({ by: "due" })) {
       if (records.length >= limit || dueOf(document)! > now) break;
       const record = recordKey(document);
-      if (!tried.has(record)) records.push(record);
+      if (takes(record)) records.push(record);
     }
     return records;
   }
 
   async #claim(record: string, call: ClaimCall, token: string): Promise<readonly Claimed[]> {
     return this.#run({ records: [record] }, async (rules) => {
-      const { claimed } = (await rules.doClaim({ ...call, limit: 1, token })).result;
+      const { claimed } = (await rules.doClaim({ ...call, ...ANY, limit: 1, token })).result;
       call.claimed = [...call.claimed, ...claimed];
       return claimed;
     });
@@ -209,10 +214,11 @@ class DocumentStore extends RecordStore {
     return (await Promise.all(settled)).flat();
   }
 
-  protected async doNextDue(): Promise<Timed<number | undefined>> {
-    const now = await this.#now();
+  protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
+    const [now, takes] = [await this.#now(), takesOf(restriction)];
     for await (const document of this.#driver.find({ by: "due" }))
-      return { now, result: Math.max(0, dueOf(document)! - now) };
+      if (takes === undefined || takes(nameOf(recordKey(document))))
+        return { now, result: Math.max(0, dueOf(document)! - now) };
     return { now, result: undefined };
   }
 
@@ -400,8 +406,14 @@ function recordOf({ event }: Addition): string {
   return recordKeyOf(event.ref, event.eventId);
 }
 
-function recordKey({ body }: StoreDocument): string {
-  return (JSON.parse(body) as { readonly key: string }).key;
+/** Reads the key of the document, because its body holds all events of the record. */
+function recordKey({ key }: StoreDocument): string {
+  return keyOfRecord(key);
+}
+
+/** Returns the key by which `except` and `only` of a claim know a record. */
+function nameOf(record: string): string {
+  return record.startsWith("\0") ? record.slice(1) : record;
 }
 
 function pause(ms: number): Promise<void> {

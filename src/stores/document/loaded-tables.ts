@@ -15,6 +15,11 @@ export function documentKey(kind: "record" | "id" | "meta", key: string): string
   return `${kind} ${JSON.stringify(key)}`;
 }
 
+/** Returns the key of a record from the key of its document. */
+export function keyOfRecord(key: string): string {
+  return JSON.parse(key.slice("record ".length)) as string;
+}
+
 /** Returns when the record of a document is due, epoch ms. */
 export function dueOf({ due }: StoreDocument): number | undefined {
   return due === undefined ? undefined : Number(due.slice(0, DIGITS));

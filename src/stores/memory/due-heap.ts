@@ -18,6 +18,17 @@ export class DueHeap<T extends HeapItem> {
     return this.#items[0];
   }
 
+  /** Yields the items in their order, as long as the caller wants more. The heap must not change meanwhile. */
+  *inOrder(): Generator<T> {
+    const next: T[] = this.#items.slice(0, 1);
+    while (next.length > 0) {
+      const first = takeFirst(next);
+      yield first;
+      // An item comes before its children, so these are the only ones that can follow now.
+      for (const child of this.#items.slice(2 * first.index + 1, 2 * first.index + 3)) insert(next, child);
+    }
+  }
+
   /** Adds the item, moves it to another time, or removes it if `time` is `undefined`. */
   set(item: T, time: number | undefined): void {
     if (time === undefined) {
@@ -75,4 +86,30 @@ export class DueHeap<T extends HeapItem> {
 
 function isBefore(a: HeapItem, b: HeapItem): boolean {
   return a.time < b.time || (a.time === b.time && a.rank < b.rank);
+}
+
+/** Adds an item to a heap that keeps no places. */
+function insert<T extends HeapItem>(heap: T[], item: T): void {
+  let at = heap.push(item) - 1;
+  for (let parent = (at - 1) >> 1; at > 0 && isBefore(item, heap[parent]!); parent = (at - 1) >> 1) {
+    heap[at] = heap[parent]!;
+    at = parent;
+  }
+  heap[at] = item;
+}
+
+/** Removes the first item of a heap that keeps no places. */
+function takeFirst<T extends HeapItem>(heap: T[]): T {
+  const [first] = heap as [T];
+  const last = heap.pop()!;
+  if (heap.length === 0) return first;
+  let at = 0;
+  for (let child = 1; child < heap.length; child = 2 * at + 1) {
+    if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child += 1;
+    if (!isBefore(heap[child]!, last)) break;
+    heap[at] = heap[child]!;
+    at = child;
+  }
+  heap[at] = last;
+  return first;
 }

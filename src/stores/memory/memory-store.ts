@@ -1,3 +1,4 @@
+import { type Restriction, takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
@@ -90,7 +91,6 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     const now = this.#tables.now();
     const claimed: Claimed[] = [];
     for (const record of this.#tables.candidates(call, now)) {
-      if (claimed.length >= call.limit) break;
       const row = call.eventId === undefined ? firstOf(record) : this.#tables.events.get(call.eventId);
       // An ended lease stays valid until an event of the record is claimed.
       if (row !== undefined && isOpen(row) && row.dueAt <= now) {
@@ -100,8 +100,10 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
         // A replaced event may be due later than its record.
         this.#tables.refresh(record);
       }
+      // Ask for no further candidate: with `except`, to find one may take long.
+      if (claimed.length >= call.limit) break;
     }
-    return { now, result: { claimed, nextDueAt: this.#nextDueAt } };
+    return { now, result: { claimed, nextDueAt: this.#nextDueAt(call) } };
   }
 
   #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions, token: string): Claimed {
@@ -200,13 +202,15 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return { held, more: held };
   }
 
-  async doNextDue(): Promise<Timed<number | undefined>> {
-    const [now, at] = [this.#tables.now(), this.#nextDueAt];
+  async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
+    const [now, at] = [this.#tables.now(), this.#nextDueAt(restriction)];
     return { now, result: at === null ? undefined : Math.max(0, at - now) };
   }
 
-  get #nextDueAt(): number | null {
-    const { time = LOCKED } = this.#tables.due.first ?? {};
+  #nextDueAt(restriction: Restriction): number | null {
+    const takes = takesOf(restriction);
+    const first = takes === undefined ? this.#tables.due.first : this.#tables.firstDue(takes, LOCKED, 1)[0];
+    const { time = LOCKED } = first ?? {};
     return time === LOCKED ? null : time;
   }
 

@@ -2,6 +2,7 @@
 
 import { accountOf } from "../../account.ts";
 import { clockOffset } from "../../clock.ts";
+import { takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState } from "../event-states.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
@@ -202,13 +203,32 @@ export class MemoryTables {
   }
 
   /** Yields the records that can be claimed. The caller leases each record before it asks for the next one. */
-  *candidates({ eventId }: ClaimOptions, now: number): Iterable<RecordRow> {
+  *candidates(call: ClaimOptions, now: number): Iterable<RecordRow> {
+    const { eventId, limit } = call;
+    const takes = takesOf(call);
     if (eventId !== undefined) {
       const record = this.events.get(eventId)?.record;
-      if (record !== undefined && record.index !== -1 && record.time <= now) yield record;
-    } else {
+      const isDue = record !== undefined && record.index !== -1 && record.time <= now;
+      if (isDue && (takes === undefined || takes(nameOf(record)))) yield record;
+    } else if (takes === undefined) {
       while (this.due.first !== undefined && this.due.first.time <= now) yield this.due.first;
+    } else {
+      for (let left = true; left; ) {
+        const found = this.firstDue(takes, now, limit);
+        left = found.length > 0;
+        yield* found;
+      }
     }
+  }
+
+  /** Returns the records that are due first, of those that a claim takes. */
+  firstDue(takes: (key: string) => boolean, until: number, limit: number): RecordRow[] {
+    const found: RecordRow[] = [];
+    for (const record of this.due.inOrder()) {
+      if (record.time > until) break;
+      if (takes(nameOf(record)) && found.push(record) >= limit) break;
+    }
+    return found;
   }
 
   /** If the record's lease has ended, gives its event a `lost` entry, and lets the event wait again. */
@@ -265,6 +285,11 @@ export class MemoryTables {
       if (state === "scheduled" && dueAt! <= now) count += 1;
     return count;
   }
+}
+
+/** Returns the key by which `except` and `only` of a claim know a record. */
+function nameOf({ ref, key }: RecordRow): string {
+  return ref ?? key.slice(1);
 }
 
 /** Returns the key of an event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */

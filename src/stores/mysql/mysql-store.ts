@@ -33,7 +33,7 @@ import {
   toTextOrNull,
 } from "../sql/sql-rows.ts";
 import type { Tables } from "../sql/sql-schema.ts";
-import { limitOf } from "../sql/sql-statements.ts";
+import { limitOf, search } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
@@ -287,10 +287,11 @@ function dueTimes(additions: readonly Addition[], now: number): Row[] {
 }
 
 function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
-  const { sql, now } = operation;
+  const { now } = operation;
   const { token, leaseDuration, worker } = call;
   const limit = limitOf(call.limit);
-  const records = yield* select(sql.claimable, now, now, limit);
+  const [claimable, params] = search(operation, "claimable", call);
+  const records = yield* select(claimable, now, now, ...params, limit);
   const locked = yield* expireAll(operation, records);
   const found =
     records.length === 0 ? [] : yield* select(`${FIRST_DUE} ${UNLOCKED}`, json(records.map(refOf)), now);
@@ -318,7 +319,7 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimR
   // Records without a due event have a later due time now, so that the next records take their places.
   if (claimed.length === 0 && records.length > 0) return yield* claimAll(operation, call);
   if (claimed.length >= limit) return { now, result: { claimed } };
-  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
+  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call) } };
 }
 
 /**

@@ -91,6 +91,7 @@ export const postgresDialect: Omit<SqlDialect, "tableExists"> = {
   skipLocked: "FOR UPDATE SKIP LOCKED",
   placeholder: (number) => `$${number}`,
   clock: `SELECT ${NOW} AS now`,
+  jsonTexts: "SELECT json_array_elements_text(?::json)",
   counts: `
     SELECT state, count(*) AS events FROM stayhook_events WHERE state <> 'done' GROUP BY state
     UNION ALL

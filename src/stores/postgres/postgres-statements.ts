@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { CONTENT, CONTENT_COLUMNS } from "../sql/sql-rows.ts";
-import { inSchema, NOW } from "./postgres-dialect.ts";
+import { prepared } from "../sql/sql-statements.ts";
+import { inSchema, NOW, postgresDialect } from "./postgres-dialect.ts";
 
 /** How long PostgreSQL waits for the next step of a transaction that has locked records, ms. */
 export const COMMIT_WITHIN = 2000;
@@ -85,25 +86,25 @@ const add = `
  * When the next claim can succeed after the one that takes `free`, if that one is not full. The first 100 rows show the
  * leased records whose due time an `add` or a replay has lowered.
  */
-const NEXT_DUE = `
+const nextDue = (and: string) => `
   CASE WHEN (SELECT count(*) FROM free) < $2 THEN least(
-    (SELECT o.due_at FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.lease_end IS NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))
+    (SELECT o.due_at FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.lease_end IS NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))${and}
       ORDER BY o.due_at LIMIT 1),
     (SELECT min(greatest(o.due_at, o.lease_end)) FROM (
-      SELECT o.due_at, o.lease_end FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))
+      SELECT o.due_at, o.lease_end FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))${and}
       ORDER BY o.due_at LIMIT 100) AS o),
     (SELECT t.now + $3 FROM free LIMIT 1)) END AS next_due_at`;
 
 /**
  * Leases records, in the transaction of {@link take}. Returns the time, and a row for each leased record. If the process
  * freezes, PostgreSQL ends the transaction. Parameters: the token of the claim, the limit, the lease's duration, the due
- * time at which the search begins.
+ * time at which the search begins, those of `and`: the condition of `except` and `only`.
  */
-const lease = (which: string) => `
+const lease = (which: string, and = "") => `
   WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)),
   free AS MATERIALIZED (
     SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
-    WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}
+    WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}${and}
     ORDER BY r.due_at LIMIT $2 FOR UPDATE SKIP LOCKED),
   leased AS (
     UPDATE stayhook_records r
@@ -111,7 +112,7 @@ const lease = (which: string) => `
     FROM (SELECT *, row_number() OVER () AS n FROM free) f, t
     WHERE r.ref = f.ref AND r.ref = ANY (ARRAY(SELECT ref FROM free))
     RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
-  SELECT t.now, ${NEXT_DUE}, l.* FROM t LEFT JOIN leased l ON true`;
+  SELECT t.now, ${nextDue(and)}, l.* FROM t LEFT JOIN leased l ON true`;
 
 /**
  * Marks the first due event of each leased record. Runs after the statement that leased the records, because only a
@@ -228,12 +229,16 @@ const stateOfLease = `
   SELECT CASE WHEN e.state = 'processing' THEN 'held' ELSE 'settled' END AS lease
   FROM stayhook_events e WHERE e.id = $1 AND e.lease = $2`;
 
+/** The records that {@link lease} takes: those that are due since a time, or the record of an event. */
+const WHICH = {
+  lease: "r.due_at >= $4",
+  leaseOf: "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
+};
+
 const statements = {
   add,
-  lease: lease("r.due_at >= $4"),
-  leaseOf: lease(
-    "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
-  ),
+  lease: lease(WHICH.lease),
+  leaseOf: lease(WHICH.leaseOf),
   take: take("true"),
   takeOne: take("o.id = $6"),
   renew,
@@ -274,4 +279,9 @@ export function hotStatements(schema: string): HotStatements {
   const qualified = inSchema(schema);
   const entries = Object.entries(statements).map(([name, sql]) => [name, new Statement(qualified(sql))]);
   return Object.fromEntries(entries) as HotStatements;
+}
+
+/** Returns the statement that leases only the records that a condition lets pass. Its parameters begin with `$5`. */
+export function restrictedLease(schema: string, name: keyof typeof WHICH, and: string): Statement {
+  return new Statement(inSchema(schema)(lease(WHICH[name], prepared(postgresDialect, and, 4))));
 }

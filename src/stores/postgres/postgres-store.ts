@@ -5,6 +5,7 @@ import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { LockedError } from "../locked-error.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
+import { conditionOf } from "../sql/sql-beginnings.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
 import {
   claimOf,
@@ -28,7 +29,13 @@ import { assertUsable, checkSql, isSequenceBehind, sequenceError, sequenceSql } 
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
-import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
+import {
+  COMMIT_WITHIN,
+  type HotStatements,
+  hotStatements,
+  restrictedLease,
+  type Statement,
+} from "./postgres-statements.ts";
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
@@ -85,8 +92,10 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   readonly #hot: HotStatements;
   readonly #writing: Slots;
   readonly #waiting: Slots;
-  /** Claims begin their search at this due time. */
-  #since = 0;
+  /** Claims begin their search at this due time, if they have the same `except` as the one that set it. */
+  #since = { dueAt: 0, except: "" };
+  /** The statements of claims with `except` or `only`, by their condition. */
+  readonly #leases = new Map<string, Statement>();
   #thoroughAt = Number.NEGATIVE_INFINITY;
   #isChecked = false;
 
@@ -199,7 +208,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
    */
   protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
-    const since = this.#sinceNow();
+    const since = this.#sinceNow(call);
     try {
       return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, WITHIN);
     } catch (error) {
@@ -267,28 +276,40 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   }
 
   /** Leases the records that are due. The first row has the time. */
-  *#lease(
-    { token, limit: asked, leaseDuration, eventId }: ClaimCall,
-    since: number,
-  ): SqlSteps<readonly Row[]> {
-    const limit = limitOf(asked);
-    const lease = (sql: Statement, which: unknown) => prepared(sql, token, limit, leaseDuration, which);
-    if (eventId !== undefined) return yield* lease(this.#hot.leaseOf, Buffer.from(toId(eventId)));
-    let rows = yield* lease(this.#hot.lease, since);
-    if (since > 0 && rows[0]!.ref === null) rows = yield* lease(this.#hot.lease, 0);
+  *#lease(call: ClaimCall, since: number): SqlSteps<readonly Row[]> {
+    const { token, leaseDuration, eventId } = call;
+    const limit = limitOf(call.limit);
+    const { and, params } = conditionOf(this.dialect, call);
+    const sql = this.#leaseOf(eventId === undefined ? "lease" : "leaseOf", and);
+    const lease = (which: unknown) => prepared(sql, token, limit, leaseDuration, which, ...params);
+    if (eventId !== undefined) return yield* lease(Buffer.from(toId(eventId)));
+    let rows = yield* lease(since);
+    if (since > 0 && rows[0]!.ref === null) rows = yield* lease(0);
+    if (call.only !== undefined) return rows;
     // Only a claim that took all it could may begin at a later due time the next time.
     const isFull = rows.length === limit && rows[0]!.ref !== null;
-    this.#since = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
+    const dueAt = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
+    this.#since = { dueAt, except: nameOf(call) };
     return rows;
+  }
+
+  #leaseOf(name: "lease" | "leaseOf", and: string): Statement {
+    if (and === "") return this.#hot[name];
+    const key = name + and;
+    const sql = this.#leases.get(key) ?? restrictedLease(this.#options.schema, name, and);
+    this.#leases.set(key, sql);
+    return sql;
   }
 
   /**
    * Returns the due time at which a claim begins. It skips the entries of records that were taken before, because
-   * PostgreSQL keeps these dead entries in the index while any client has a long transaction.
+   * PostgreSQL keeps these dead entries in the index while any client has a long transaction. It also skips the records that
+   * `except` leaves out, until the beginnings change.
    */
-  #sinceNow(): number {
+  #sinceNow(call: ClaimCall): number {
+    if (call.only !== undefined) return 0;
     const now = performance.now();
-    if (now - this.#thoroughAt < THOROUGH) return this.#since;
+    if (now - this.#thoroughAt < THOROUGH) return this.#since.except === nameOf(call) ? this.#since.dueAt : 0;
     this.#thoroughAt = now;
     return 0;
   }
@@ -469,6 +490,11 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       return numberOrNull(row!.at) ?? undefined;
     });
   }
+}
+
+/** Returns a text that tells one list of excluded beginnings from another one. */
+function nameOf({ except }: ClaimCall): string {
+  return except === undefined ? "" : JSON.stringify(except);
 }
 
 /** What a repeated settlement did, by the state of its claim's lease. */

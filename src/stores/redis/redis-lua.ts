@@ -96,6 +96,56 @@ local function next_due()
   return first and tonumber(first) or false
 end
 
+-- Returns a function that tells whether the key of a record begins with one of some texts.
+local function begins(texts)
+  local known, lengths = {}, {}
+  for _, text in ipairs(texts) do
+    if not known[#text] then
+      known[#text] = {}
+      lengths[#lengths + 1] = #text
+    end
+    known[#text][text] = true
+  end
+  return function(record)
+    for _, length in ipairs(lengths) do
+      if known[length][string.sub(record, 2, length + 1)] then return true end
+    end
+    return false
+  end
+end
+
+local function takes_of(restriction)
+  local is_out, is_in = begins(restriction.except or {}), restriction.only and begins(restriction.only)
+  return function(record) return not is_out(record) and (not is_in or is_in(record)) end
+end
+
+-- Returns the records that are due first, up to a time, of those that a restriction takes, with their due times. The
+-- search begins after a place, and examines at most 10,000 records, because Redis runs no other command meanwhile.
+-- Returns where to go on, if there may be more.
+local function look_for(restriction, after, to, limit)
+  local found, from, takes = {}, 0, takes_of(restriction)
+  if after then
+    -- The record may have moved since.
+    local is_there = call('ZSCORE', DUE, after[1]) == after[2]
+    from = is_there and call('ZRANK', DUE, after[1]) + 1 or call('ZCOUNT', DUE, '-inf', '(' .. after[2])
+  end
+  for part = 0, 9 do
+    local start = from + part * 1000
+    local members = call('ZRANGE', DUE, start, start + 999, 'WITHSCORES')
+    for index = 1, #members, 2 do
+      local record, due = members[index], members[index + 1]
+      if tonumber(due) > to then return found end
+      if takes(record) then
+        found[#found + 1] = { record, tonumber(due) }
+        if #found == limit then return found end
+      end
+    end
+    if #members < 2000 then return found end
+    after = { members[1999], members[2000] }
+  end
+  return found, after
+end
+
 local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end
 local function end_lease(record) call('DEL', key('record', record)) end
 

@@ -1,8 +1,9 @@
+import type { Restriction } from "../beginnings.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { EventRow } from "../memory/memory-rows.ts";
 import { type Addition, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
-import { fromText, toText } from "../sql/sql-rows.ts";
+import { escapedStart, fromText, toText } from "../sql/sql-rows.ts";
 import type { Claimed } from "../store-steps.ts";
 import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 
@@ -57,6 +58,15 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
     remove: remove === "timers" ? remove : remove?.map(toText),
     additions: additions.map(toAdd),
   };
+}
+
+/** The beginnings of a claim, as the Lua function `takes_of` takes them. A ref may be stored as it is, or escaped. */
+export function toRestriction({ except, only }: Restriction): Restriction | undefined {
+  const stored = (texts: readonly string[] | undefined) =>
+    texts?.flatMap((text) => (toText(text) === text ? [text, escapedStart(text)] : escapedStart(text)));
+  return except === undefined && only === undefined
+    ? undefined
+    : { except: stored(except), only: stored(only) };
 }
 
 /** A claim whose lease may be held, as the scripts take it. */

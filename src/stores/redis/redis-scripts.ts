@@ -41,7 +41,10 @@ for index, addition in ipairs(input) do answers[index] = add(addition) end
 return answer(answers)
 `;
 
-/** The leases are `<name>:0`, `<name>:1` and so on. */
+/**
+ * The leases are `<name>:0`, `<name>:1` and so on, from `<name>:<first>` on. A claim with a `restriction` also answers where
+ * another run of the script must go on, if this run has not seen all due records.
+ */
 const claim = `${evenIfFull}${expiring}
 local claims = {}
 -- A claim that arrives after it was given back leases nothing.
@@ -49,7 +52,7 @@ if call('EXISTS', key('lost', input.name)) == 1 then return { now, claims } end
 
 local function lease(record, id)
   expire(record)
-  local event, token, lease_end = load(id), input.name .. ':' .. #claims, now + input.duration
+  local event, token, lease_end = load(id), input.name .. ':' .. (input.first + #claims), now + input.duration
   move(event, 'processing', lease_end, nil, 'attempts', event.attempts + 1, 'claimed', now, 'w' .. event.entries, input.worker, 'lease', token)
   call('HSET', key('record', record), 'lease', token, 'event', id, 'lease_end', lease_end, 'duration', input.duration)
   call('ZADD', DUE, lease_end, record)
@@ -97,17 +100,33 @@ local function lease_only(id)
   if due and due <= now and record_due and record_due <= now then lease(event.record, id) end
 end
 
-if input.only then lease_only(input.only)
-else
-  local records = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
-  if #records == 0 and call('EXISTS', DUE) == 0 and call('EXISTS', key('state', 'pending'), key('state', 'retrying'),
-    key('state', 'scheduled'), key('state', 'processing')) > 0 then
-    find_due()
-    records = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
-  end
-  for _, record in ipairs(records) do lease_first(record) end
+-- Leases the records that are due first, of those that the restriction takes. Returns the next due time of these records,
+-- or -1 if the script has not looked so far, and where to go on.
+local function lease_some(restriction)
+  local found, after = look_for(restriction, input.after, now, input.limit)
+  for _, each in ipairs(found) do lease_first(each[1]) end
+  if after or #found == input.limit then return -1, after end
+  local first, more = look_for(restriction, nil, math.huge, 1)
+  return first[1] and first[1][2] or more and -1 or false
 end
-return answer({ now, claims, next_due(), call('SPOP', base .. ':gone', 20) })
+
+local function lease_due()
+  local records = call('ZRANGEBYSCORE', DUE, '-inf', now, 'LIMIT', 0, input.limit)
+  for _, record in ipairs(records) do lease_first(record) end
+  return next_due()
+end
+
+local restriction, next, after = input.restriction, -1, nil
+if input.id then
+  local event = load(input.id)
+  if event and (not restriction or takes_of(restriction)(event.record)) then lease_only(input.id) end
+  if not restriction then next = next_due() end
+else
+  if call('EXISTS', DUE) == 0 and call('EXISTS', key('state', 'pending'), key('state', 'retrying'),
+    key('state', 'scheduled'), key('state', 'processing')) > 0 then find_due() end
+  if restriction then next, after = lease_some(restriction) else next = lease_due() end
+end
+return answer({ now, claims, next, call('SPOP', base .. ':gone', 20), after or false })
 `;
 
 /** Lua function that returns whether a claim's lease is held. */
@@ -183,7 +202,9 @@ return answer(results)
 `;
 
 const nextDue = `
-return { now, next_due() }
+if not input.restriction then return { now, next_due() } end
+local found, after = look_for(input.restriction, input.after, math.huge, 1)
+return { now, found[1] and found[1][2] or false, after or false }
 `;
 
 const bodies = { start, schema, add, claim, renew, settle, nextDue, ...upkeep };

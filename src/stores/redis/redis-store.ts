@@ -3,6 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { withTimeout } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
+import type { Restriction } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
@@ -29,6 +30,7 @@ import {
   toClaimed,
   toHeld,
   toRecordSnapshot,
+  toRestriction,
   toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
@@ -69,6 +71,11 @@ interface RedisOptions {
   /** A clock for tests. */
   readonly now?: () => number;
 }
+
+/** Where a script must go on that has not seen all due records. */
+type Place = readonly [record: string, dueAt: string] | null | undefined;
+/** The time, the claims, the next due time, ids whose event is gone, and where to go on. A due time of -1 is not known. */
+type ClaimReply = readonly [Num, readonly RowReply[], (Num | null)?, (readonly string[])?, Place?];
 
 /** Redis may answer a number as text, because of an option of a user's client. */
 type Num = number | string;
@@ -145,15 +152,21 @@ export class RedisStore extends RecordStore {
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     const { token, leaseDuration, worker = "", eventId } = call;
     const input = {
-      ...{ name: token, duration: leaseDuration, worker: toText(worker) },
-      limit: Math.min(call.limit, MOST),
-      only: eventId === undefined ? undefined : toText(eventId),
+      ...{ name: token, duration: leaseDuration, worker: toText(worker), restriction: toRestriction(call) },
+      id: eventId === undefined ? undefined : toText(eventId),
     };
-    const reply = (await this.#run("claim", input)) as [Num, RowReply[], Num | null | undefined, string[]?];
-    const [now, rows, next, gone = []] = reply;
-    for (const id of gone) this.#onGone(fromText(id));
-    const nextDueAt = next == null ? next : Number(next);
-    return { now: Number(now), result: { claimed: rows.map(toClaimed), nextDueAt } };
+    const claimed: Claimed[] = [];
+    for (let after: Place; ; ) {
+      const limit = Math.min(call.limit - claimed.length, MOST);
+      const place = { limit, first: claimed.length, after: after ?? undefined };
+      const reply = (await this.#run("claim", { ...input, ...place })) as ClaimReply;
+      const [now, rows, next, gone = []] = reply;
+      for (const id of gone) this.#onGone(fromText(id));
+      claimed.push(...rows.map(toClaimed));
+      after = reply[4];
+      const nextDueAt = next == null ? next : Number(next) < 0 ? undefined : Number(next);
+      if (!after || claimed.length >= call.limit) return { now: Number(now), result: { claimed, nextDueAt } };
+    }
   }
 
   /** A script's answer is the first to know its claims, so Redis is asked. */
@@ -171,9 +184,15 @@ export class RedisStore extends RecordStore {
     return settled.map(([held, more]) => ({ held: Number(held) === 1, more: Number(more) === 1 }));
   }
 
-  protected async doNextDue(): Promise<Timed<number | undefined>> {
-    const [now, next] = ((await this.#run("nextDue")) as [Num, Num | null]).map(toNumber);
-    return { now: now!, result: next === undefined ? undefined : Math.max(0, next - now!) };
+  protected async doNextDue(given: Restriction): Promise<Timed<number | undefined>> {
+    const restriction = toRestriction(given);
+    for (let after: Place; ; ) {
+      const input = { restriction, after: after ?? undefined };
+      const reply = (await this.#run("nextDue", input)) as [Num, Num | null, Place];
+      const [now, next] = [Number(reply[0]), toNumber(reply[1])];
+      after = reply[2];
+      if (next !== undefined || !after) return { now, result: next && Math.max(0, next - now) };
+    }
   }
 
   protected async doSetBack(): Promise<void> {

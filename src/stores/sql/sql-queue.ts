@@ -1,5 +1,6 @@
 // The steps of `add`, `claim`, `renew` and `settle` in SQL.
 
+import { type Restriction, takesOf } from "../beginnings.ts";
 import type { Write } from "../event-store.ts";
 import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { Timed } from "../store-clock.ts";
@@ -22,7 +23,7 @@ import {
   toSnapshot,
   toTextOrNull,
 } from "./sql-rows.ts";
-import { limitOf } from "./sql-statements.ts";
+import { limitOf, search } from "./sql-statements.ts";
 
 /** Thrown to roll back the writes of `event.atomically`, because the lease was lost while they ran. */
 export class LeaseLost extends Error {}
@@ -109,15 +110,21 @@ function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<
   else if (numberOrNull(record.lease_end) !== null) yield* change(sql.setDue, known - 1, key);
 }
 
-export function* nextDueAt({ sql }: Operation): SqlSteps<number | null> {
-  return numberOrNull((yield* select(sql.nextDue))[0]!.at);
+export function* nextDueAt(untimed: Untimed, restriction: Restriction): SqlSteps<number | null> {
+  const [query, params] = search(untimed, "nextDue", restriction);
+  return numberOrNull((yield* select(query, ...params, ...params))[0]!.at);
 }
 
 /** Returns the result of a claim that finds nothing; `undefined` if a record can be claimed. */
-export function* noneDue(operation: Operation): SqlSteps<Timed<ClaimResult | undefined>> {
-  const { sql, now } = operation;
-  const isDue = (yield* select(sql.due, now, now)).length > 0;
-  return { now, result: isDue ? undefined : { claimed: [], nextDueAt: yield* nextDueAt(operation) } };
+export function* noneDue(
+  operation: Operation,
+  restriction: Restriction,
+): SqlSteps<Timed<ClaimResult | undefined>> {
+  const { now } = operation;
+  const [query, params] = search(operation, "due", restriction);
+  const isDue = (yield* select(query, now, now, ...params)).length > 0;
+  const result = isDue ? undefined : { claimed: [], nextDueAt: yield* nextDueAt(operation, restriction) };
+  return { now, result };
 }
 
 export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
@@ -128,9 +135,10 @@ export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Ti
     return { now, result: { claimed: only === undefined ? [] : [only] } };
   }
   const limit = limitOf(call.limit);
+  const [claimable, params] = search(operation, "claimable", call);
   for (let isLast = false; !isLast && claimed.length < limit; ) {
     const room = limit - claimed.length;
-    const records = yield* select(sql.claimable, now, now, room);
+    const records = yield* select(claimable, now, now, ...params, room);
     for (const record of records) {
       yield* expire(operation, record);
       const key = text(record.ref);
@@ -141,7 +149,7 @@ export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Ti
     isLast = records.length < room;
   }
   if (claimed.length >= limit) return { now, result: { claimed } };
-  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation) } };
+  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call) } };
 }
 
 function* claimById(operation: Operation, call: ClaimCall, eventId: string): SqlSteps<Claimed | undefined> {
@@ -149,6 +157,8 @@ function* claimById(operation: Operation, call: ClaimCall, eventId: string): Sql
   const id = toId(eventId);
   const [known] = yield* select(sql.eventById, id);
   if (known === undefined) return undefined;
+  const takes = takesOf(call);
+  if (takes !== undefined && !takes(toRef(known.ref) ?? eventId)) return undefined;
   const [record] = yield* select(sql.lockRecord, text(known.ref));
   if (record === undefined || (numberOrNull(record.lease_end) ?? 0) > now) return undefined;
   const [event] = yield* select(sql.eventById, id);

@@ -8,7 +8,7 @@ import type { SqlRow, SqlValue } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 /** Only escaped texts and the keys of events without a record begin with this character. */
-const ESCAPE = "\u001b";
+export const ESCAPE = "\u001b";
 export const NO_REF = `${ESCAPE}event:`;
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
@@ -51,6 +51,11 @@ export function toText(text: string): string {
   return text.isWellFormed() && !text.includes("\0") && !text.startsWith(ESCAPE)
     ? text
     : ESCAPE + JSON.stringify(text);
+}
+
+/** Returns how the {@link toText} of an escaped text begins, if the text begins like this. */
+export function escapedStart(text: string): string {
+  return ESCAPE + JSON.stringify(text).slice(0, -1);
 }
 
 export function toTextOrNull(text: string | null | undefined): string | null {

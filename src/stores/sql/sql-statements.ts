@@ -1,4 +1,6 @@
+import type { Restriction } from "../beginnings.ts";
 import type { SqlDialect, SqlValue } from "./driver.ts";
+import { conditionOf } from "./sql-beginnings.ts";
 import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
@@ -26,7 +28,7 @@ const insertInto = (columns: string) =>
 
 /** Returns the store's statements in the SQL of a dialect. */
 export function statementsOf(dialect: SqlDialect) {
-  const { forUpdate = "", skipLocked = "" } = dialect;
+  const { forUpdate = "" } = dialect;
   // Bind the method, because a dialect may be an instance of a class.
   const insertIgnore = (insert: string) => dialect.insertIgnore(insert);
   const statements = {
@@ -45,14 +47,6 @@ export function statementsOf(dialect: SqlDialect) {
         UNION ALL SELECT min(due_at) FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?) AS waiting`,
     scheduledDue: "SELECT count(*) AS events FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?",
     lastReceived: "SELECT max(received_at) AS at FROM stayhook_events WHERE source = 'webhook'",
-    // The first 100 rows show the leased records whose due time an `add` or a replay has lowered.
-    nextDue: `
-      SELECT min(at) AS at FROM (
-        SELECT * FROM (
-          SELECT due_at AS at FROM stayhook_records WHERE due_at IS NOT NULL AND lease_end IS NULL ORDER BY due_at LIMIT 1) AS free
-        UNION ALL
-        SELECT CASE WHEN lease_end > due_at THEN lease_end ELSE due_at END FROM (
-          SELECT due_at, lease_end FROM stayhook_records WHERE due_at IS NOT NULL ORDER BY due_at LIMIT 100) AS first) AS next`,
 
     record: "SELECT * FROM stayhook_records WHERE ref = ?",
     lockRecord: `SELECT * FROM stayhook_records WHERE ref = ? ${forUpdate}`,
@@ -108,10 +102,7 @@ export function statementsOf(dialect: SqlDialect) {
     updateMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ? AND value = ?",
     deleteMeta: "DELETE FROM stayhook_meta WHERE name = ? AND value = ?",
 
-    due: "SELECT 1 AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?) LIMIT 1",
-    claimable: `
-      SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)
-      ORDER BY due_at LIMIT ? ${skipLocked}`,
+    ...searchesOf(dialect, ""),
     firstDue: `
       SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, seq LIMIT 1`,
     firstDueAt: "SELECT min(due_at) AS at FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL",
@@ -162,6 +153,34 @@ export function statementsOf(dialect: SqlDialect) {
 }
 
 export type Statements = ReturnType<typeof statementsOf>;
+
+/** The statements that look for due records. @param and - the end of their conditions, or an empty text */
+function searchesOf({ skipLocked = "" }: SqlDialect, and: string) {
+  return {
+    due: `SELECT 1 AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)${and} LIMIT 1`,
+    claimable: `
+      SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)${and}
+      ORDER BY due_at LIMIT ? ${skipLocked}`,
+    // The first 100 rows show the leased records whose due time an `add` or a replay has lowered.
+    nextDue: `
+      SELECT min(at) AS at FROM (
+        SELECT * FROM (
+          SELECT due_at AS at FROM stayhook_records WHERE due_at IS NOT NULL AND lease_end IS NULL${and} ORDER BY due_at LIMIT 1) AS free
+        UNION ALL
+        SELECT CASE WHEN lease_end > due_at THEN lease_end ELSE due_at END FROM (
+          SELECT due_at, lease_end FROM stayhook_records WHERE due_at IS NOT NULL${and} ORDER BY due_at LIMIT 100) AS first) AS next`,
+  };
+}
+
+/** Returns a statement of {@link searchesOf} for the records that a claim takes, and the parameters of one condition. */
+export function search(
+  { sql, dialect }: { readonly sql: Statements; readonly dialect: SqlDialect },
+  name: "due" | "claimable" | "nextDue",
+  restriction: Restriction,
+): [sql: string, params: readonly SqlValue[]] {
+  const { and, params } = conditionOf(dialect, restriction);
+  return and === "" ? [sql[name], params] : [prepared(dialect, searchesOf(dialect, and)[name]), params];
+}
 
 /**
  * The condition that an event belongs to a record. MariaDB finds the events of a plain condition by their index, but
@@ -217,9 +236,9 @@ export function limitOf(limit: number): number {
   return Math.min(limit, 2 ** 31 - 1);
 }
 
-/** Replaces each `?` with the dialect's placeholder. */
-export function prepared(dialect: SqlDialect, sql: string): string {
+/** Replaces each `?` with the dialect's placeholder. @param before - the number of the parameters before the first `?` */
+export function prepared(dialect: Pick<SqlDialect, "placeholder">, sql: string, before = 0): string {
   if (dialect.placeholder === undefined) return sql;
-  let parameters = 0;
+  let parameters = before;
   return sql.replaceAll("?", () => dialect.placeholder!(++parameters));
 }

@@ -1,3 +1,4 @@
+import type { Restriction } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
@@ -134,7 +135,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const { now, result } = await this.read(noneDue);
+    const { now, result } = await this.read((operation) => noneDue(operation, call));
     if (result !== undefined) return { now, result };
     const { claiming } = this;
     const steps = function* (untimed: Untimed) {
@@ -182,10 +183,10 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     return this.writeUntimed(scope.failing, (untimed) => withRecords(untimed, scope, rule));
   }
 
-  protected async doNextDue(): Promise<Timed<number | undefined>> {
+  protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
     return this.read(function* (operation) {
       const { now } = operation;
-      const at = yield* nextDueAt(operation);
+      const at = yield* nextDueAt(operation, restriction);
       return { now, result: at === null ? undefined : Math.max(0, at - now) };
     });
   }

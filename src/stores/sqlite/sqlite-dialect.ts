@@ -41,6 +41,7 @@ export const sqliteDialect: SqlDialect = {
     SELECT seq FROM stayhook_events WHERE id >= ? AND id < ?
     UNION SELECT seq FROM stayhook_events WHERE due_at IS NOT NULL AND (${range})
     UNION SELECT seq FROM stayhook_events WHERE state = 'parked' AND (${range})`,
+  jsonTexts: "SELECT value FROM json_each(?)",
   counts: "SELECT state, events FROM stayhook_counts",
   schema: [
     `CREATE TABLE stayhook_meta (

@@ -115,6 +115,107 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),
     fails: "claim: a claim by id claims that event and no other event",
   },
+  "ignores `except` of a claim": {
+    wrap: (store) => ({ claim: ({ except: _, ...options }) => store.claim(options) }),
+    fails: "except: the record behind those of `except` is claimed, even if `limit` is 1",
+  },
+  "drops the records of `except` after it has claimed them": {
+    wrap: (store) => ({
+      async claim({ except = [], ...options }) {
+        const claims = await store.claim(options);
+        const isOut = ({ ref, eventId }: ClaimedEvent) =>
+          except.some((text) => (ref ?? eventId).startsWith(text));
+        for (const claim of claims.filter(isOut)) await store.settle(claim, { state: "released" });
+        return claims.filter((claim) => !isOut(claim));
+      },
+    }),
+    fails: "except: the record behind those of `except` is claimed, even if `limit` is 1",
+  },
+  "compares `except` by the pattern of LIKE": {
+    wrap: (store) => ({
+      async claim({ except = [], ...options }) {
+        const pattern = (text: string) =>
+          new RegExp(
+            `^${text
+              .replace(/[\\/.*+?^$()[\]{}|]/g, "\\$&")
+              .replaceAll("%", ".*")
+              .replaceAll("_", ".")}`,
+            "s",
+          );
+        const due = (await all(store)).map(({ ref, eventId }) => ref ?? eventId);
+        return store.claim({
+          ...options,
+          except: due.filter((key) => except.some((text) => pattern(text).test(key))),
+        });
+      },
+    }),
+    fails: "except: `except` leaves out the records whose key begins with one of the texts, byte by byte",
+  },
+  "ignores the case of `only`": {
+    wrap: (store) => ({
+      claim: ({ only, ...options }) =>
+        store.claim({
+          ...options,
+          only: only?.flatMap((text) => [text, text.toUpperCase(), text.toLowerCase()]),
+        }),
+    }),
+    fails: "only: `only` takes the records whose key begins with one of the texts, byte by byte",
+  },
+  "counts the records of `except` for the next due time": {
+    wrap: (store) => ({
+      claim: ({ onNextDue, ...options }) => store.claim(options),
+      nextDue: () => store.nextDue(),
+    }),
+    fails: "except: `onNextDue` and `nextDue` leave out the records of `except`",
+  },
+  "tells the next due time of all records": {
+    wrap: (store) => ({
+      async claim({ onNextDue, ...options }) {
+        const claims = await store.claim(options);
+        onNextDue?.(await store.nextDue());
+        return claims;
+      },
+    }),
+    fails: "except: `onNextDue` and `nextDue` leave out the records of `except`",
+  },
+  "ignores `except` of a claim by id": {
+    wrap: (store) => ({
+      claim: ({ except, ...options }) =>
+        store.claim({ ...options, except: options.eventId === undefined ? except : undefined }),
+    }),
+    fails: "except: a claim by id takes no event of `except`",
+  },
+  "takes no more than 100 texts": {
+    wrap: (store) => ({
+      claim: ({ except, ...options }) => store.claim({ ...options, except: except?.slice(0, 100) }),
+    }),
+    fails: "except: `except` takes 1,000 texts",
+  },
+  "takes an empty text for nothing": {
+    wrap: (store) => ({
+      claim: ({ except, ...options }) =>
+        store.claim({ ...options, except: except?.filter((text) => text !== "") }),
+    }),
+    fails: "except: an empty text is refused",
+  },
+  "takes an empty `only` for all": {
+    wrap: (store) => ({
+      claim: ({ only, ...options }) =>
+        store.claim({ ...options, only: only?.length === 0 ? undefined : only }),
+    }),
+    fails: "only: an empty `only` takes no record",
+  },
+  "claims the newest record of `only`": {
+    wrap: (store) => ({
+      async claim({ only, ...options }) {
+        if (only === undefined) return store.claim(options);
+        const due = (await all(store)).filter(({ dueAt }) => Number(dueAt) <= Date.now());
+        const fit = due.filter(({ ref, eventId }) => only.some((text) => (ref ?? eventId).startsWith(text)));
+        return fit[0] === undefined ? [] : store.claim({ ...options, eventId: fit[0].eventId });
+      },
+    }),
+    fails: "only: of the records of `only`, the one that is due longest is claimed first",
+  },
   "makes leases too short": {
     wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
     fails: "nextDue: nextDue considers leases, retries and scheduled events",
@@ -165,7 +266,7 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
   },
   "polls every second": {
     wrap: (store) => ({
-      nextDue: async () => ((await store.nextDue()) === undefined ? undefined : 1000),
+      nextDue: async (options) => ((await store.nextDue(options)) === undefined ? undefined : 1000),
     }),
     fails: "nextDue: nextDue considers leases, retries and scheduled events",
   },
