@@ -85,8 +85,7 @@ export function createStays(client: StayhookClient, store: EventStore, services:
 
       "booking.Request": async (event) => {
         await sync(event); // a request holds no stay
-        const deadline = event.decideBy ?? new Date(event.receivedAt.getTime() + 24 * HOUR);
-        event.timers.set("decide", new Date(deadline.getTime() - HOUR));
+        event.timers.set("decide", new Date(event.decideBy.getTime() - HOUR));
       },
       "booking.timer.decide": async ({ booking, status }) => {
         if (status === "Request") await services.decline(booking.bookingCode);

@@ -75,7 +75,7 @@ export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
   readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
 } & (T extends "booking.Request"
     ? {
-        /** Default: if `source` is `reconcile`, `undefined`. Otherwise 24 hours after `timestamp`. */
+        /** Default: 24 hours after `timestamp`. */
         readonly decideBy?: Date | undefined;
       }
     : unknown);

@@ -140,8 +140,7 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     bookingCode: record?.bookingCode ?? null,
     listingId: subject === "listing" ? record?.listingId : null,
   };
-  const deadline = decisionDeadline(now.getTime(), Number(receivedAt));
-  const decideBy = fields.decideBy ?? (source === "reconcile" ? undefined : deadline);
+  const { decideBy = decisionDeadline(now.getTime(), Number(receivedAt)) } = fields;
   const event = {
     type,
     ...(subject && record && { status: record.status, [subject]: record }),

@@ -113,11 +113,11 @@ export interface BookingStatusEvent<
 export interface BookingRequestEvent<B extends Booking = Booking, F extends string = never>
   extends BookingStatusEvent<"Request", B, F> {
   /**
-   * The deadline for the host's decision: 24 hours after the notification's timestamp. If the timestamp is not
-   * plausible: 24 hours after the notification arrived. `decideBy` is `undefined` for an event of the reconciler,
-   * because the reconciler cannot know when the guest asked.
+   * The deadline for the host's decision: 24 hours after the timestamp of the first notification that showed the booking
+   * as a request, or after its arrival if the timestamp is not plausible. If no notification showed it, 24 hours after
+   * the first read that did. Later notifications and changes do not move it, as long as the booking stays a request.
    */
-  readonly decideBy: Date | undefined;
+  readonly decideBy: Date;
 }
 
 /**

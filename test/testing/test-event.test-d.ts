@@ -64,7 +64,7 @@ describe("createTestEvent", () => {
     const event = createTestEvent("booking.Request", request);
     expectTypeOf(event.type).toEqualTypeOf<"booking.Request">();
     expectTypeOf(event.status).toEqualTypeOf<"Request">();
-    expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
+    expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
     expectTypeOf(event.booking.checkIn).toEqualTypeOf<string | number | null | undefined>();
     expectTypeOf(
       createTestEvent("listing.Hidden", { listing: { listingId: 1 } }).listing.listingId,

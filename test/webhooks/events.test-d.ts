@@ -77,7 +77,7 @@ describe("on", () => {
           expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
           // @ts-expect-error a booking has no such field
           event.booking.anythingElse;
-          expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
+          expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
           expectTypeOf(event.ref).toEqualTypeOf<string>();
           expectTypeOf(event.timestamp).toEqualTypeOf<Date>();
           expectTypeOf(event.signal).toEqualTypeOf<AbortSignal>();
@@ -534,8 +534,7 @@ describe("timers", () => {
           expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
           expectTypeOf(event.timer).toEqualTypeOf<undefined>();
           expectTypeOf(stayChange(event).to?.listingId).toEqualTypeOf<number | undefined>();
-          if (event.type === "booking.Request")
-            expectTypeOf(event.decideBy).toEqualTypeOf<Date | undefined>();
+          if (event.type === "booking.Request") expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
         },
         listing: (event) => expectTypeOf(event.listing.listingId).toEqualTypeOf<number>(),
       },

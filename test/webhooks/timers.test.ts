@@ -667,7 +667,7 @@ describe("a change that nobody notified comes before a timer", () => {
     await advance(HOUR);
     platform.booking("A1", "Request");
     await advance(2 * HOUR);
-    expect(seen).toMatchObject([{ timestamp: at(2), decideBy: undefined, source: "recheck" }]);
+    expect(seen).toMatchObject([{ timestamp: at(2), decideBy: at(26), source: "recheck" }]);
   });
 
   test("without a snapshot, it runs", async () => {

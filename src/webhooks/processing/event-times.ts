@@ -27,12 +27,29 @@ export function timestampOf(claim: ClaimedEvent, notification = notificationOf(c
   return new Date(isUnknown ? claim.receivedAt : claim.timestamp);
 }
 
-/** Returns the deadline for the host's decision, or `undefined` if it is unknown, as for a reconcile event. */
-export function decideByOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date | undefined {
-  if (claim.source === "reconcile") return undefined;
+/**
+ * Returns since when a booking is a request, epoch ms: the earliest time that an event of the request has told. A later
+ * notification or read must not move the deadline, because the platform's 24 hours have begun.
+ *
+ * @param known - the time that was known before the event, if the booking was a request already
+ */
+export function requestedAtOf(claim: ClaimedEvent, known: number | undefined): number {
+  const decideBy = decideByOf(claim);
+  const told = decideBy === undefined ? timestampOf(claim).getTime() : decideBy.getTime() - DAY;
+  return Math.min(told, known ?? told);
+}
+
+/** Returns the deadline for the host's decision on a request. */
+export function deadlineOf(requestedAt: number): Date {
+  return new Date(requestedAt + DAY);
+}
+
+/** Returns the deadline that the notification of an event tells; `undefined` if no notification caused the event. */
+export function decideByOf(claim: ClaimedEvent): Date | undefined {
   if (claim.source === "recheck") return toldBy(claim).decideBy;
-  const told = timestampOf(claim, notification).getTime();
-  return decisionDeadline(told, claim.receivedAt);
+  return claim.source === "webhook"
+    ? decisionDeadline(timestampOf(claim).getTime(), claim.receivedAt)
+    : undefined;
 }
 
 /** Reads the times of the notification that caused a recheck from the recheck's own JSON. */

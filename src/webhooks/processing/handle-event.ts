@@ -12,10 +12,10 @@ import type { ClaimedEvent, StoredEvent } from "../../stores/stored-event.ts";
 import { isOwnId, ownId } from "../own-ids.ts";
 import { bookingRef, eventType, goneType, parseRef, type Subject } from "../refs.ts";
 import { type FiredTimer, TimerRules, timerEvent, timerOf } from "../timers.ts";
-import { decideByOf, type RecheckJson, timestampOf } from "./event-times.ts";
+import { deadlineOf, decideByOf, type RecheckJson, requestedAtOf, timestampOf } from "./event-times.ts";
 import { goneRecordOf, isGone } from "./gone.ts";
 import type { GoneWitness } from "./gone-witness.ts";
-import { withKnownStay } from "./known-stay.ts";
+import { knownStayOf, withKnownStay } from "./known-stay.ts";
 import { readRecord } from "./read-record.ts";
 import {
   type Comparison,
@@ -223,7 +223,11 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
     if (ownRef !== undefined) return { state: "done", type, events: [followUpOf(this.#claim, ownRef)] };
     const { changed, changes, previous, ...now } = this.#compare(record);
     if (this.#subject.kind === "booking") this.#options.staySeen(this.#claim, now.snapshot, now.stay);
-    const { source, replayed } = this.#claim;
+    const { source, replayed, previous: known } = this.#claim;
+    const requestedAt =
+      type === "booking.Request"
+        ? requestedAtOf(this.#claim, known?.status === "Request" ? knownStayOf(known).requestedAt : undefined)
+        : undefined;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";
     const called =
@@ -235,11 +239,12 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
             changed,
             changes,
             previous,
+            ...(requestedAt !== undefined && { decideBy: deadlineOf(requestedAt) }),
           })
         : undefined;
     const snapshot =
       this.#subject.kind === "booking"
-        ? withKnownStay(now.snapshot, now.stay, this.#claim.previous, called !== undefined)
+        ? withKnownStay(now.snapshot, now.stay, known, called !== undefined, requestedAt)
         : now.snapshot;
     const extra = this.#recheck(record, changed);
     return { state: "done", type, snapshot: { snapshot, changed }, ...called, extra };

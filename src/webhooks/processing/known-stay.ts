@@ -24,6 +24,8 @@ export interface KnownStay extends StayFields {
   readonly statuses: readonly string[];
   /** Whether a callback has handled an event of the booking. If none has, the last snapshot counts as known. */
   readonly handled: boolean;
+  /** Since when the booking is a request, epoch ms. Only a booking with the status `Request` has it. */
+  readonly requestedAt?: number | undefined;
 }
 
 /** The names of {@link StayFields}. */
@@ -96,14 +98,17 @@ export function knownStayOf({ status, fields, known }: Snapshot): KnownStay {
  * Adds to a booking's snapshot what the user's side knows, if the snapshot does not say it itself.
  *
  * @param handled - whether a callback has handled the event
+ * @param requestedAt - since when the booking is a request, epoch ms, if it is one
  */
 export function withKnownStay(
   snapshot: Snapshot,
   stay: StayFields,
   previous: Snapshot | undefined,
   handled: boolean,
+  requestedAt?: number,
 ): Snapshot {
-  const known = JSON.stringify(knownAfter(snapshot.status, stay, previous && knownStayOf(previous), handled));
+  const after = knownAfter(snapshot.status, stay, previous && knownStayOf(previous), handled);
+  const known = JSON.stringify({ ...after, requestedAt });
   return known === JSON.stringify(knownStayOf(snapshot)) ? snapshot : { ...snapshot, known };
 }
 

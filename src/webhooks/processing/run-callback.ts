@@ -8,7 +8,7 @@ import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import type { WebhookCallbacks } from "../events.ts";
 import { parseRef } from "../refs.ts";
 import { CollectedTimers, callbackFor, type TimerRules } from "../timers.ts";
-import { decideByOf, notificationOf, timestampOf } from "./event-times.ts";
+import { notificationOf, timestampOf } from "./event-times.ts";
 
 export interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
   readonly client: StayhookClient<B, L>;
@@ -64,7 +64,6 @@ export async function runCallback<B extends Booking, L extends Listing, Tx>(
       source: claim.source,
       notification,
       ...(topic !== null && { topic }),
-      ...(fields.type === "booking.Request" && { decideBy: decideByOf(claim, notification) }),
       attempt: claim.attempts,
       signal: context.signal,
       atomically: writes.add,

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { memoryStore, type WebhookEvent } from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
 import { describe, expect, test, vi } from "vitest";
 import { alteredStore, first, sleep } from "../../queue/support.ts";
 import { advance, HOUR, handlerOf, notificationOf, useFakeTime } from "../support.ts";
@@ -38,7 +39,7 @@ describe("decideBy", () => {
     expect(event).toMatchObject({ type: "booking.Request", decideBy: new Date(decideBy) });
   });
 
-  test("is undefined for an event of the reconciler, and absent for other types", async () => {
+  test("is 24 h after the read for an event of the reconciler, and absent for other types", async () => {
     const { store, events, deliver, platform } = collecting();
     await store.add({
       eventId: randomUUID(),
@@ -51,8 +52,105 @@ describe("decideBy", () => {
     platform.booking("A2", "Confirmed");
     await deliver({ bookingCode: "A2" });
     const byType = new Map(events.map((event) => [event.type, event]));
-    expect(byType.get("booking.Request")).toMatchObject({ source: "reconcile", decideBy: undefined });
+    expect(byType.get("booking.Request")).toMatchObject({
+      source: "reconcile",
+      decideBy: new Date(NOW.getTime() + 24 * HOUR),
+    });
     expect(byType.get("booking.Confirmed")).not.toHaveProperty("decideBy");
+  });
+});
+
+describe("decideBy of a request that stays one", () => {
+  const at = (hours: number) => new Date(NOW.getTime() + hours * HOUR);
+  /** A request, whose timer fires an hour before its deadline. */
+  function asked() {
+    const deadlines: unknown[] = [];
+    const fired: Date[] = [];
+    const it = collecting({
+      recheckAfter: false,
+      on: {
+        "booking.Request": ({ decideBy, timers, source }) => {
+          deadlines.push([source, decideBy]);
+          timers.set("decide", new Date(decideBy.getTime() - HOUR));
+        },
+        "booking.timer.decide": () => void fired.push(new Date()),
+        booking: ({ timers }) => timers.clear(),
+      },
+    });
+    const notify = () => it.deliver({ timestamp: new Date().toISOString() });
+    const reconciler = createReconciler(it.webhooks);
+    const pass = async () => {
+      expect(await reconciler.run()).toMatchObject({ changed: 1, failed: 0 });
+      await advance();
+    };
+    it.platform.answer("listings", { status: 200, body: [] });
+    return { ...it, deadlines, fired, notify, pass };
+  }
+
+  test("is not moved by a silent change that a pass finds, or by a second notification", async () => {
+    const { deadlines, fired, notify, pass, platform } = asked();
+    await notify();
+    await advance(10 * HOUR);
+    platform.booking("A1", "Request", { checkIn: "2026-07-02" });
+    await pass();
+    await advance(10 * HOUR);
+    await notify();
+    await advance(10 * HOUR);
+    expect(deadlines).toEqual([
+      ["webhook", at(24)],
+      ["reconcile", at(24)],
+      ["webhook", at(24)],
+    ]);
+    expect(fired).toEqual([at(23)]);
+  });
+
+  test("counts from the first read if no notification showed it, and from an earlier notification", async () => {
+    const { deadlines, notify, pass, platform, webhooks, deliver } = asked();
+    platform.booking("A1", "Confirmed");
+    await notify();
+    platform.booking("A1", "Request");
+    await advance(2 * HOUR);
+    await pass();
+    await advance(2 * HOUR);
+    await notify();
+    await deliver({ timestamp: at(1).toISOString() });
+    expect(deadlines).toEqual([
+      ["reconcile", at(26)],
+      ["webhook", at(26)],
+      ["webhook", at(25)],
+    ]);
+    await webhooks.close();
+  });
+
+  test("is new after another status", async () => {
+    const { deadlines, notify, platform, store } = asked();
+    for (const status of ["Request", "Declined", "Request"]) {
+      platform.booking("A1", status);
+      await notify();
+      await advance(2 * HOUR);
+    }
+    expect(deadlines).toEqual([
+      ["webhook", at(24)],
+      ["webhook", at(28)],
+    ]);
+    // Version 1.1 keeps what it does not know of an event that ran no callback.
+    const { known, ...snapshot } = (await store.snapshotOf("booking:A1"))!.snapshot;
+    await store.add({
+      ...notificationOf(),
+      ref: "booking:A1",
+      source: "reconcile",
+      topic: null,
+      notification: null,
+    });
+    const claimed = await store.claim({ limit: 1, leaseDuration: 1000, worker: "1.1" });
+    await store.settle(claimed[0]!, {
+      state: "done",
+      type: "booking.Cancelled",
+      entry: { duration: 1 },
+      record: { snapshot: { ...snapshot, status: "Cancelled", known }, changed: true },
+    });
+    await notify();
+    expect(deadlines.at(-1)).toEqual(["webhook", at(30)]);
   });
 });
 
