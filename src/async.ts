@@ -1,24 +1,42 @@
 // Helpers for promises and timers.
 
+import { detached } from "./async-context.ts";
+
 /** The longest wait that `setTimeout` supports, ms. A timer with a longer wait fires at once. */
 export const MAX_TIMER = 2 ** 31 - 1;
 
 type Timer = ReturnType<typeof setTimeout>;
 
-/** Starts a timer that does not keep a Node process alive. Some runtimes, such as browsers, have no `unref`. */
+/**
+ * Starts a timer that does not keep a Node process alive. Some runtimes, such as browsers, have no `unref`. The callback
+ * runs detached: who sets a timer may be any request.
+ */
 export function idleTimer(callback: () => void, ms: number): Timer {
-  const timer = setTimeout(callback, Math.min(Math.max(ms, 0), MAX_TIMER));
+  const timer = setTimeout(() => detached(callback), Math.min(Math.max(ms, 0), MAX_TIMER));
   (timer as { unref?: () => void }).unref?.();
   return timer;
 }
 
-/** Node's own function, also while a test fakes timers. It is `undefined` in runtimes that do not have it. */
-const setImmediate = globalThis.setImmediate as typeof globalThis.setImmediate | undefined;
+/**
+ * Node's own timers, for what must not wait for a test that fakes the global ones, maybe before it imports this package.
+ * `setImmediate` is `undefined` in runtimes that do not have it.
+ */
+const {
+  setTimeout: realTimeout,
+  setImmediate,
+}: Pick<typeof globalThis, "setTimeout"> & {
+  readonly setImmediate?: typeof globalThis.setImmediate;
+} = globalThis.process?.getBuiltinModule?.("node:timers") ?? globalThis;
 
 /** Calls back when the event loop has read the sockets. Without `setImmediate`, calls back at the end of this turn. */
 export function inNextTurn(callback: () => void): void {
   if (setImmediate) setImmediate(callback);
-  else queueMicrotask(callback);
+  else void Promise.resolve().then(callback);
+}
+
+/** Resolves after `ms` of real time, also while a test fakes timers. Use it for waits that are no part of a schedule. */
+export function realPause(ms: number): Promise<void> {
+  return new Promise((resolve) => void realTimeout(resolve, ms));
 }
 
 /** A timer that can be set again: the new time replaces the old time. Does not keep a Node process alive. */

@@ -2,6 +2,8 @@
 
 import { Buffer } from "node:buffer";
 import type { IncomingMessage, ServerResponse } from "node:http";
+// Use imported timers: a test's fake timers replace the globals, and would hold the answer back.
+import { clearTimeout, setTimeout } from "node:timers";
 import { StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { checkNoUnknown } from "../option-names.ts";

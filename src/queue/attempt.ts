@@ -24,7 +24,7 @@ import {
 
 export type { AttemptEnd } from "./settling.ts";
 
-interface AttemptOptions {
+export interface AttemptOptions {
   readonly breaker: CircuitBreaker;
   readonly unrecorded: Unrecorded;
   readonly readLimits: ReadLimits;

@@ -1,5 +1,6 @@
 // Finds out how many attempts may begin, claims events for them, and gives back claims that get no attempt.
 
+import { detached } from "../async-context.ts";
 import type { ClaimOptions } from "../stores/event-store.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Attempt } from "./attempt.ts";
@@ -191,6 +192,11 @@ export class Claims<Tx> {
 
   /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
   startWaiting(): void {
+    // The loop made these claims, and any attempt whose end frees a slot comes here.
+    detached(() => this.#startWaiting());
+  }
+
+  #startWaiting(): void {
     const { readLimits, running, shares } = this.#options;
     // No token was taken for the reads of these claims.
     if (this.#closed || this.#isBlocked || readLimits.of(undefined).limiting) this.#ahead.giveBackAll();

@@ -1,4 +1,4 @@
-import { ResettableTimer } from "../async.ts";
+import { ResettableTimer, realPause } from "../async.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import { answerOf } from "./store-call.ts";
 import type { QueueOptions } from "./work.ts";
@@ -63,7 +63,7 @@ export class Pruner<Tx> {
     const inBatches = async (age: number, batch: () => Promise<number>): Promise<void> => {
       // `Infinity` means that rows are never deleted. Databases do not accept `Infinity` as an age.
       if (!Number.isFinite(age)) return;
-      while (!isOver() && (await batch()) >= BATCH) await new Promise((resolve) => setTimeout(resolve, 0));
+      while (!isOver() && (await batch()) >= BATCH) await realPause(0);
     };
     const prune = (state: "done" | "parked", age: number, reason?: FailureReason) =>
       inBatches(age, () => answerOf("prune", async () => store.prune({ state, reason, age, limit: BATCH })));

@@ -1,6 +1,6 @@
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
-import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { Attempt, type AttemptEnd, type AttemptOptions } from "./attempt.ts";
 import type { CircuitBreaker } from "./circuit-breaker.ts";
 import { GRACE, type Leases } from "./leases.ts";
 import type { ReadLimits } from "./refused-reads.ts";
@@ -76,7 +76,7 @@ export class RunningAttempts<Tx> {
     const earlier = this.ofSameRecord(claim);
     const lane = this.#queue.laneOf(claim);
     const giveUpSlot = shares.begin(lane.account, performance.now());
-    const attempt: Attempt<Tx> = new Attempt(claim, this.#queue, {
+    const options: AttemptOptions = {
       breaker,
       readLimits,
       unrecorded,
@@ -91,7 +91,9 @@ export class RunningAttempts<Tx> {
         this.freed += 1;
         onSettling();
       },
-    });
+    };
+    const begin = (): Attempt<Tx> => new Attempt(claim, this.#queue, options);
+    const attempt: Attempt<Tx> = this.#queue.contextOf?.(claim.eventId)?.(begin) ?? begin();
     this.#all.add(attempt);
     this.#byRecord.set(recordOf(claim), attempt);
     leases.add(attempt.lease);

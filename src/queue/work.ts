@@ -1,5 +1,6 @@
 // What the queue asks of the code that handles an event.
 
+import type { RunInContext } from "../async-context.ts";
 import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent, Write } from "../stores/event-store.ts";
@@ -95,6 +96,8 @@ export interface QueueOptions<Tx> {
   readonly worker: string;
   /** Wraps each attempt, including the write of its result to the store. */
   readonly process?: ProcessAttempt | undefined;
+  /** Returns the async context in which an attempt at this event runs. Default: the context of who claims it. */
+  readonly contextOf?: ((eventId: string) => RunInContext | undefined) | undefined;
 }
 
 /** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, at least 1. */

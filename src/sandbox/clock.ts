@@ -47,7 +47,7 @@ export function createClock(): Clock {
 
   const schedule = (ms: number, wake: () => void): void => {
     if (ms === 0 || stopped) {
-      queueMicrotask(wake);
+      void Promise.resolve().then(wake);
       return;
     }
     const run = (): void => {

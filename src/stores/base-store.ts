@@ -410,7 +410,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   #woke(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;
-    queueMicrotask(() => {
+    // Not `queueMicrotask`, which tests fake.
+    void Promise.resolve().then(() => {
       this.#isWaking = false;
       if (this.closed) return;
       this.subscribers.wake();

@@ -1,5 +1,7 @@
 // Group commit: calls that arrive together share a statement.
 
+import { detached } from "../async-context.ts";
+
 /** The maximum number of calls that share a statement. */
 const GROUP = 200;
 /** How long a call waits for the statement before its own, ms. A statement that takes longer probably waits for a lock. */
@@ -17,7 +19,6 @@ export class CallGroup<In, Out> {
   #last: Promise<void> | undefined;
   /** The groups whose statement runs. */
   readonly #groups = new Set<Promise<void>>();
-  #timer: ReturnType<typeof setTimeout> | undefined;
 
   /** @param keyOf - calls with the same key do not share a statement, because a statement cannot write a row twice */
   constructor(keyOf: (call: In) => string, run: (calls: readonly In[]) => Promise<readonly Out[]>) {
@@ -28,9 +29,8 @@ export class CallGroup<In, Out> {
   call(call: In): Promise<Out> {
     return new Promise((resolve, reject) => {
       this.#waiting.push({ call, resolve, reject });
-      if (this.#last !== undefined) this.#waitFor();
-      // Calls of the same turn share the first statement, too.
-      else if (this.#waiting.length === 1) queueMicrotask(() => this.#start());
+      // The first call of a group starts it, so that its statement runs in the async context of one of its calls.
+      if (this.#waiting.length === 1) this.#startAfter(this.#last);
     });
   }
 
@@ -39,24 +39,32 @@ export class CallGroup<In, Out> {
     while (this.#waiting.length > 0 || this.#groups.size > 0) await Promise.all(this.#groups);
   }
 
+  /** Starts a group for the waiting calls when the group before has ended, or is slow. */
+  #startAfter(before: Promise<void> | undefined): void {
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    let isStarted = false;
+    const start = (): void => {
+      if (isStarted) return;
+      isStarted = true;
+      clearTimeout(timer);
+      this.#start();
+    };
+    // Set a timer only behind another group: a timer for each group would cost a third of an `add` of the memory store.
+    if (before) timer = setTimeout(start, SLOW);
+    // Calls of the same turn share the first statement, too. Tests fake `queueMicrotask`, but cannot fake a promise.
+    void (before ?? Promise.resolve()).then(start);
+  }
+
   #start(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
     const group = this.#runGroup(this.#take());
     this.#last = group;
     this.#groups.add(group);
-    if (this.#waiting.length > 0) this.#waitFor();
     void group.then(() => {
       this.#groups.delete(group);
-      if (this.#last !== group) return;
-      this.#last = undefined;
-      if (this.#waiting.length > 0) this.#start();
+      if (this.#last === group) this.#last = undefined;
     });
-  }
-
-  /** Sets a timer only if a call waits: a timer for each group would cost a third of an `add` of the memory store. */
-  #waitFor(): void {
-    this.#timer ??= setTimeout(() => this.#start(), SLOW);
+    // The call that begins the next group came in another async context.
+    if (this.#waiting.length > 0) detached(() => this.#startAfter(group));
   }
 
   async #runGroup(group: readonly Waiting<In, Out>[]): Promise<void> {

@@ -1,5 +1,6 @@
 import { accountOf, checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
+import { detached } from "../async-context.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import type { WebhookNotification } from "../models/notification.ts";
@@ -38,6 +39,7 @@ import {
   fetchWith,
   hasWaitUntil,
   type ReceiveContext,
+  WaitingRequests,
 } from "./request-context.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import { noteHandler } from "./rivals.ts";
@@ -215,7 +217,8 @@ export function createWebhookHandler<
   const store = isIntake(settings.store) ? undefined : settings.store;
   const counts = store && new StoreCounts(store, log);
   const goneWitness = store && new GoneWitness(settings.client, store);
-  const shared = { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen };
+  const waiting = new WaitingRequests();
+  const shared = { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, waiting };
   const queue = goneWitness && queueOf(settings, store, { ...shared, goneWitness });
   if (counts) telemetry.watch(counts);
 
@@ -250,28 +253,33 @@ export function createWebhookHandler<
   let takeBackWarning: (() => void) | undefined;
   const inBackground = settings.processing === "background";
   let countsStrays = countStrays !== undefined;
-  const start = (): void => {
+  const startNow = (): void => {
     queue?.start();
     // A store that does not answer is told of elsewhere.
     if (countsStrays) countStrays?.().catch(() => {});
     countsStrays = false;
     if (!closing) silence.start();
   };
+  // The caller may be a request, whose async context must not become that of all callbacks.
+  const start = (): void => detached(startNow);
 
   /** Records the request's event and starts its processing. Never rejects. */
   const receive = async (request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult> => {
     requests.begin();
+    const waits = hasWaitUntil(context);
+    const own = waits || !inBackground ? waiting.begin() : undefined;
+    let handled: Promise<unknown> | undefined;
     try {
-      const waits = hasWaitUntil(context);
       if (settings.autoStart && inBackground && !waits) tryToStart(start, log);
-      const received = await intake.receive(request);
+      const received = await intake.receive(request, own?.expect);
       if (received.recorded && !store) lastReceivedAt = new Date();
       if (received.recorded && queue) {
         if (!inBackground) await runInline(received, queue, log);
-        if (waits) drainInContext(context, queue, log);
+        if (waits) handled = drainInContext(context, queue, log);
       }
       return received.result;
     } finally {
+      if (own) void Promise.resolve(handled).then(own.end);
       requests.end();
     }
   };
@@ -398,12 +406,13 @@ interface Shared {
   readonly statusSeen: StatusSeen;
   readonly staySeen: StaySeen;
   readonly goneWitness: GoneWitness;
+  readonly waiting: WaitingRequests;
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(
   settings: Settings<B, L, Tx>,
   store: EventStore<Tx>,
-  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, goneWitness }: Shared,
+  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, goneWitness, waiting }: Shared,
 ): Queue<Tx> {
   const { accountFrom, client, on, skipUnchanged, recheckAfter } = settings;
   const hasAccounts = accountFrom !== undefined;
@@ -427,6 +436,7 @@ function queueOf<B extends Booking, L extends Listing, Tx>(
     },
     logger: log,
     worker: workerName(),
+    contextOf: (eventId) => waiting.contextOf(eventId),
     process: telemetry.process,
   });
 }

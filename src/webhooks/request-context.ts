@@ -1,7 +1,10 @@
 // What `fetch` and `receive` take beside the request, and what `waitUntil` keeps alive.
 
+import { callersContext, detached, type RunInContext } from "../async-context.ts";
 import type { Log } from "../logger.ts";
 import type { Queue } from "../queue/queue.ts";
+import type { NewEvent } from "../stores/stored-event.ts";
+import { followUpId } from "./processing/handle-event.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { isNodeStream } from "./receiving/body-stream.ts";
 import { findBody } from "./receiving/found-body.ts";
@@ -65,10 +68,46 @@ function lockedStream(): ReadableStream {
   return stream;
 }
 
-/** Handles the due events while the context keeps the process alive. Never throws. */
-export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): void {
+/**
+ * The async contexts of the requests that wait until their event is handled. An attempt at such an event runs in the
+ * context of its request, whoever claims it: the drain of one request claims the events of others, too.
+ */
+export class WaitingRequests {
+  readonly #contexts = new Map<string, RunInContext>();
+
+  /** Keeps the caller's context for the events that are passed to `expect`, until `end` is called. */
+  begin(): { readonly expect: (event: NewEvent) => void; readonly end: () => void } {
+    const context = callersContext();
+    const kept: string[] = [];
+    return {
+      expect: ({ eventId }) => {
+        if (context === undefined || this.#contexts.has(eventId)) return;
+        for (const id of [eventId, followUpId(eventId)]) {
+          this.#contexts.set(id, context);
+          kept.push(id);
+        }
+      },
+      end: () => {
+        for (const id of kept) this.#contexts.delete(id);
+      },
+    };
+  }
+
+  /** Returns the context of the request that waits for an event. */
+  contextOf(eventId: string): RunInContext | undefined {
+    return this.#contexts.get(eventId);
+  }
+}
+
+/**
+ * Handles the due events while the context keeps the process alive. Never throws.
+ *
+ * @returns a promise that resolves when they are handled
+ */
+export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): Promise<unknown> {
   const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
-  const pushed = queue.push().catch(failed);
+  // The drain also handles events that are not of this request.
+  const pushed = detached(() => queue.push()).catch(failed);
   try {
     // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
     context.waitUntil(pushed);
@@ -76,4 +115,5 @@ export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, lo
     // Do not throw: the event is recorded, so the answer must be 200.
     failed(error);
   }
+  return pushed;
 }

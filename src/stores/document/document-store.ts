@@ -1,4 +1,5 @@
 import { splitKey } from "../../account.ts";
+import { realPause } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { type Restriction, takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
@@ -81,7 +82,7 @@ class DocumentStore extends RecordStore {
       const result = await step(rules, tables);
       const writes = tables.writes();
       if (writes.length === 0 || (await this.#driver.write(writes))) return result;
-      await pause(Math.random() * Math.min(tries, LONGEST_PAUSE));
+      await realPause(Math.random() * Math.min(tries, LONGEST_PAUSE));
     }
     const changed = keys.records.map((key) => key.replace("\0", "event ")).join(", ");
     throw new StayhookError(
@@ -414,8 +415,4 @@ function recordKey({ key }: StoreDocument): string {
 /** Returns the key by which `except` and `only` of a claim know a record. */
 function nameOf(record: string): string {
   return record.startsWith("\0") ? record.slice(1) : record;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
 }

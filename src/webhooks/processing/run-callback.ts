@@ -1,4 +1,5 @@
 import { accountOf } from "../../account.ts";
+import { callersContext } from "../../async-context.ts";
 import type { StayhookClient } from "../../client/client.ts";
 import { StayhookError } from "../../errors.ts";
 import type { Booking, Listing } from "../../models/records.ts";
@@ -99,7 +100,9 @@ class AtomicWrites<Tx> {
       );
     }
     if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
-    this.list.push(write);
+    // A store may run the write from a timer, for writes of other events, too.
+    const context = callersContext();
+    this.list.push(context ? (tx) => context(() => write(tx)) : write);
   };
 
   close(): void {

@@ -1,4 +1,4 @@
-import { idleTimer } from "../../async.ts";
+import { idleTimer, realPause } from "../../async.ts";
 import { Refused } from "./answers.ts";
 
 /** The members of a Node stream that this module uses. Declared here, so that the module needs no import from Node. */
@@ -181,7 +181,7 @@ async function pump(
       if (done) return sink.end();
       if (!sink.chunk(value)) return;
       // Without this wait, a source that always has a chunk ready would block timers and other requests.
-      if (count % CHUNKS_PER_TURN === 0) await new Promise((resolve) => setTimeout(resolve));
+      if (count % CHUNKS_PER_TURN === 0) await realPause(0);
     }
   } catch (error) {
     sink.fail(error);

@@ -63,8 +63,12 @@ export class Receiver {
     this.#deadlines = deadlineSource(Math.min(LIMIT, options.replyWithin));
   }
 
-  /** Never rejects. */
-  async receive(request: ReceiveRequest): Promise<Received> {
+  /**
+   * Never rejects.
+   *
+   * @param onEvent - gets the event of a valid notification before it is recorded
+   */
+  async receive(request: ReceiveRequest, onEvent?: (event: NewEvent) => void): Promise<Received> {
     const { log, observe, replyWithin } = this.#options;
     const pending = this.#deadlines();
     const arrivedAt = now();
@@ -75,6 +79,7 @@ export class Receiver {
       const parsed = await this.#read(request, arrival);
       if (parsed === undefined) return { result: REACHABLE, replyBy };
       const { event } = parsed;
+      onEvent?.(event);
       const added = await this.#record(event, arrival);
       if (added === "conflict") logConflict(event, log);
       logDoubts(event, parsed.doubts, log);
