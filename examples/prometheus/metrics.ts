@@ -88,7 +88,7 @@ export function createGauges(registry: Registry, webhooks: Pick<WebhookHandler, 
     available.set(health.state === "unavailable" ? 0 : 1);
     if (health.state === "unavailable") return;
     for (const [state, count] of Object.entries(health.counts)) events.set({ state }, count);
-    oldest.set(health.oldestWaitingAge ?? 0);
+    oldest.set((health.oldestWaitingAge ?? 0) / 1000);
     paused.set(health.state === "paused" ? 1 : 0);
     if (health.lastReceivedAt) received.set(health.lastReceivedAt.getTime() / 1000);
   };

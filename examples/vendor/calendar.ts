@@ -1,18 +1,21 @@
 // The booked nights of each account: a row for each stay. Two accounts may have the same booking codes and listing ids,
 // so each statement names the account. A repeated write does no harm.
 import type { BookingStay } from "stayhook";
-import { db } from "./database.ts";
+import { db, type Query } from "./database.ts";
 
-export async function block(account: string, { bookingCode, listingId, checkIn, checkOut }: BookingStay) {
-  await db.query(
+/** @param query - for a write in the transaction of `event.atomically` */
+export function block(account: string, stay: BookingStay, query: Query = db.query) {
+  const { bookingCode, listingId, checkIn, checkOut } = stay;
+  return query(
     `INSERT INTO stays VALUES ($1, $2, $3, $4, $5) ON CONFLICT (account, booking) DO UPDATE
      SET listing = excluded.listing, check_in = excluded.check_in, check_out = excluded.check_out`,
     [account, bookingCode, String(listingId), checkIn, checkOut],
   );
 }
 
-export async function release(account: string, bookingCode: string): Promise<void> {
-  await db.query("DELETE FROM stays WHERE account = $1 AND booking = $2", [account, bookingCode]);
+/** @param query - for a write in the transaction of `event.atomically` */
+export function release(account: string, bookingCode: string, query: Query = db.query) {
+  return query("DELETE FROM stays WHERE account = $1 AND booking = $2", [account, bookingCode]);
 }
 
 /** Returns the stays of one account, by listing and first night. */

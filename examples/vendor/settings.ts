@@ -4,6 +4,8 @@ import { randomBytes } from "node:crypto";
 const { env } = process;
 
 export const baseUrl = env.STAYHOOK_BASE_URL ?? "";
+/** In a container, set HOST to 0.0.0.0 or `::`, because nothing outside reaches its loopback. */
+export const host = env.HOST ?? "127.0.0.1";
 export const port = Number(env.PORT ?? "3000");
 /** The URL of the route for notifications, as the platform reaches it. */
 export const hooksUrl = env.PUBLIC_URL ?? `http://127.0.0.1:${port}/hooks`;

@@ -3,7 +3,7 @@ import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "
 import { createReconciler } from "stayhook/reconcile";
 import { accountIds, tokenOf } from "./accounts.ts";
 import { block, release } from "./calendar.ts";
-import { store } from "./database.ts";
+import { queryIn, store } from "./database.ts";
 import { baseUrl, hooksUrl, reconcileEvery, webhookSecret } from "./settings.ts";
 
 export const client = new StayhookClient({ baseUrl, accessToken: ({ account }) => tokenOf(account) });
@@ -14,16 +14,15 @@ export const webhooks = createWebhookHandler({
   accountFrom: { query: "account" },
   verify: sharedSecret({ query: "key", secret: webhookSecret, perAccount: true }),
   on: {
-    booking: async (event) => {
+    booking: (event) => {
       const { account, booking } = event;
       const { from, to } = stayChange(event);
-      if (to) {
-        await block(account, to);
-        console.log(`${account}: block ${booking.bookingCode}, ${to.checkIn} to ${to.checkOut}`);
-      } else {
-        await release(account, booking.bookingCode);
-        if (from) console.log(`${account}: release ${booking.bookingCode}`);
-      }
+      // The calendar changes in the transaction that marks the event as done: both happen once, or neither does.
+      event.atomically((tx) =>
+        to ? block(account, to, queryIn(tx)) : release(account, booking.bookingCode, queryIn(tx)),
+      );
+      if (to) console.log(`${account}: block ${booking.bookingCode}, ${to.checkIn} to ${to.checkOut}`);
+      else if (from) console.log(`${account}: release ${booking.bookingCode}`);
     },
     "listing.Published": ({ account, listing }) =>
       console.log(`${account}: live ${listing.listingId}, ${listing.listingName}`),

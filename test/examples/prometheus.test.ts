@@ -60,7 +60,7 @@ async function measured() {
   for (const observation of observations) observe(observation);
   const counts = { scheduled: 0, pending: 3, processing: 1, retrying: 2, done: 9, parked: 4 };
   const health = vi.fn(async () => ({
-    ...{ state: "paused" as const, counts, oldestWaitingAge: 42, lastReceivedAt: new Date(5000) },
+    ...{ state: "paused" as const, counts, oldestWaitingAge: 42_000, lastReceivedAt: new Date(5000) },
     ...{ pausedSince: new Date(0), pauseReason: "503" },
     ...{ pauseScope: "everything" as const, pauseRef: "booking:HX3K9" },
   }));

@@ -1,10 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { join as pathOf } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { decrypt, encrypt } from "../../examples/vendor/encryption.ts";
 import { createSandbox, type SandboxAccount } from "../../src/testing/index.ts";
 import { installed } from "../package/support/consumer.ts";
+import { postgresUrl } from "../support/postgres-server.ts";
 import { later } from "./support/between.ts";
 import { notificationOf, post } from "./support/drive.ts";
 import { type Example, PATIENCE, startExample } from "./support/example.ts";
@@ -33,6 +35,12 @@ const expectCalendar = (example: Example, account: string, stays: readonly strin
     { timeout: PATIENCE, interval: 50 },
   );
 
+const expectMetric = (example: Example, line: string) =>
+  vi.waitFor(
+    async () => expect((await (await ask(example, "GET", "/metrics")).text()).split("\n")).toContain(line),
+    { timeout: PATIENCE, interval: 50 },
+  );
+
 /** The values of all tables of the example. */
 function valuesIn(directory: string): string[] {
   const db = new DatabaseSync(pathOf(directory, "events.db"), { readOnly: true });
@@ -45,8 +53,12 @@ function valuesIn(directory: string): string[] {
 const isOf = (account: string) => (value: string) => value === account || value.includes(`${account}/`);
 
 /** Joins with the account's token, or with another one. */
-async function join(example: Example, account: SandboxAccount, token = account.accessToken): Promise<number> {
-  return (await ask(example, "POST", "/accounts", { account: account.accountId, token })).status;
+async function join(
+  example: Example,
+  { accountId, accessToken }: SandboxAccount,
+  { token = accessToken, bookings }: { token?: string; bookings?: unknown } = {},
+): Promise<number> {
+  return (await ask(example, "POST", "/accounts", { account: accountId, token, bookings })).status;
 }
 
 const hooksOf = ({ webhookConfig }: SandboxAccount): string => webhookConfig?.endpoints.bookings ?? "";
@@ -81,7 +93,7 @@ test("keeps three accounts apart by a refused token, a kill -9, and one that lea
   expect((await fetch(`${first.url}/console`, { headers: login })).status).toBe(200);
   expect((await ask(first, "POST", "/accounts", { account: "a/17", token: "a" })).status).toBe(400);
   expect((await ask(first, "POST", "/accounts", { account: "a17" })).status).toBe(400);
-  expect(await join(first, b2, "an-old-token")).toBe(422);
+  expect(await join(first, b2, { token: "an-old-token" })).toBe(422);
   for (const account of [a17, b2, c3]) expect(await join(first, account)).toBe(201);
   expect(valuesIn(first.directory).filter((value) => value.includes("sandbox-token"))).toEqual([]);
 
@@ -140,4 +152,130 @@ test("keeps three accounts apart by a refused token, a kill -9, and one that lea
   expect(valuesIn(second.directory).filter(isOf("c3"))).toEqual([]);
   expect(await (await ask(second, "GET", "/accounts")).json()).toMatchObject({ accounts: ["a17"] });
   expect(await second.stop()).toEqual([0, null]);
+});
+
+const hangingReads = [{ route: "GET /v2/bookings/{bookingCode}", delay: "60s" }];
+
+/** Makes an empty database, and deletes it after the test. */
+async function emptyDatabase(): Promise<string> {
+  const url = new URL(await postgresUrl());
+  const server = new pg.Client({ connectionString: url.href });
+  await server.connect();
+  const name = `stayhook_vendor_${randomBytes(6).toString("hex")}`;
+  await server.query(`CREATE DATABASE ${name}`);
+  onTestFinished(async () => {
+    await server.query(`DROP DATABASE ${name} WITH (FORCE)`);
+    await server.end();
+  });
+  url.pathname = `/${name}`;
+  return url.href;
+}
+
+test("two processes start on an empty database, and an account leaves one and joins the other", {
+  timeout: 4 * PATIENCE,
+}, async () => {
+  const sandbox = createSandbox({ accounts: ["a17"] });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  const a17 = sandbox.account("a17");
+  const DATABASE_URL = await emptyDatabase();
+  const database = new pg.Client({ connectionString: DATABASE_URL });
+  database.on("error", () => {}); // the end of the test drops the database
+  await database.connect();
+  onTestFinished(() => database.end());
+  const options = { sandbox, env: { ...env, DATABASE_URL } };
+  // Both find no table of accounts, and then wait for this transaction.
+  await database.query("BEGIN; CREATE TABLE accounts (account text PRIMARY KEY)");
+  const both = Promise.all([start(options), start(options)]);
+  await vi.waitFor(
+    async () => {
+      // Unlike pg_stat_activity, pg_locks is read anew in each statement of a transaction.
+      const waiting = `SELECT FROM pg_locks AS lock WHERE NOT granted AND EXISTS (SELECT FROM pg_locks AS own
+        WHERE own.pid = lock.pid AND own.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`;
+      expect((await database.query(waiting)).rowCount).toBe(2);
+    },
+    { timeout: PATIENCE, interval: 50 },
+  );
+  await database.query("ROLLBACK");
+  const [first, second] = await both;
+
+  expect(await join(first, a17)).toBe(201);
+  a17.faults.set(hangingReads);
+  await a17.bookings.instantBook({ listingId: 7, bookingCode: "HANGS" });
+  await expectMetric(first, 'stayhook_events{state="processing"} 1');
+  const leaving = ask(first, "DELETE", "/accounts/a17");
+  await vi.waitFor(async () =>
+    expect(await (await ask(first, "GET", "/accounts")).json()).toMatchObject({ accounts: [] }),
+  );
+  a17.faults.clear();
+  expect(await join(second, a17)).toBe(201);
+  const { checkIn } = await a17.bookings.instantBook({ listingId: 7, bookingCode: "NEW" });
+  expect((await leaving).status).toBe(409);
+  await expectCalendar(second, "a17", [`NEW ${String(checkIn).slice(0, 10)}`]);
+});
+
+test("an account that joins again while its DELETE waits keeps everything", {
+  timeout: 3 * PATIENCE,
+}, async () => {
+  const sandbox = createSandbox({ accounts: ["a17"] });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  const a17 = sandbox.account("a17");
+  const days = { listingId: 7, checkIn: `${new Date().getUTCFullYear() + 1}-05-01` };
+  const book = (bookingCode: string) => a17.bookings.instantBook({ ...days, bookingCode });
+  const stays = (...codes: string[]) => codes.map((code) => `${code} ${days.checkIn}`);
+  const example = await start({ sandbox });
+  expect(await join(example, a17)).toBe(201);
+  await book("OLD");
+  await expectCalendar(example, "a17", stays("OLD"));
+
+  a17.faults.set(hangingReads);
+  await book("HANGS");
+  await sandbox.settled();
+  await expectMetric(example, 'stayhook_events{state="processing"} 1');
+  const leaving = ask(example, "DELETE", "/accounts/a17");
+  await vi.waitFor(() => expect(valuesIn(example.directory).filter(isOf("a17/booking:OLD"))).toEqual([]), {
+    timeout: PATIENCE,
+  });
+  a17.faults.clear();
+  expect(await join(example, a17)).toBe(201);
+  await book("NEW");
+  expect((await leaving).status).toBe(409);
+  await expectCalendar(example, "a17", stays("OLD", "NEW"));
+  // stayhook knows both again, so that the reconciler reads them.
+  const known = () => new DatabaseSync(pathOf(example.directory, "events.db"), { readOnly: true });
+  await vi.waitFor(() => {
+    const db = known();
+    const refs = db.prepare("SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL").all();
+    db.close();
+    expect(refs.map(({ ref }) => ref)).toEqual(
+      expect.arrayContaining(["a17/booking:OLD", "a17/booking:NEW"]),
+    );
+  }, PATIENCE);
+  expect(hooksOf(a17)).toContain("account=a17");
+});
+
+test("a host that joins brings bookings, and the service tells its health", {
+  timeout: 2 * PATIENCE,
+}, async () => {
+  const sandbox = createSandbox({ accounts: ["a17"] });
+  onTestFinished(() => sandbox.close());
+  await sandbox.listen();
+  const a17 = sandbox.account("a17");
+  const { bookingCode, checkIn } = await a17.bookings.instantBook({ listingId: 7 });
+  const example = await start({ sandbox });
+  const stay = [`${bookingCode} ${String(checkIn).slice(0, 10)}`];
+  expect(await join(example, a17, { bookings: bookingCode })).toBe(400);
+  expect(await join(example, a17, { bookings: [bookingCode, "NONE"] })).toBe(422);
+  await expectCalendar(example, "a17", stay);
+
+  const health = await fetch(`${example.url}/healthz`);
+  expect([health.status, await health.json()]).toEqual([200, { state: "running" }]);
+  expect(health.headers.get("keep-alive")).toBe("timeout=75");
+  expect((await fetch(`${example.url}/metrics`)).status).toBe(401);
+  a17.faults.set([{ status: 401 }]);
+  await a17.bookings.instantBook({ listingId: 7 });
+  await expectMetric(example, "stayhook_paused_accounts 1");
+  await expectMetric(example, 'stayhook_events{state="parked"} 0');
+  expect(await example.stop()).toEqual([0, null]);
 });
