@@ -4,7 +4,8 @@
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
@@ -29,18 +30,20 @@ const webhooks = createWebhookHandler({
 webhooks.start(); // processes events that a crash left behind
 
 const server = Bun.serve({
-  hostname: "127.0.0.1",
+  hostname: HOST,
   port: Number(PORT),
   routes: {
     "/hooks": (request: Request) => webhooks.fetch(request),
     "/echo": async (request: Request) => Response.json(await request.json()), // the rest of your app
   },
 });
-console.log(`listening on port ${PORT}`);
+console.log(`listening on port ${PORT} of ${HOST}`);
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   await server.stop();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

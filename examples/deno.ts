@@ -32,17 +32,20 @@ const webhooks = createWebhookHandler({
 
 webhooks.start(); // processes events that a crash left behind
 
+const hostname = setting("HOST") ?? "127.0.0.1";
 const port = Number(setting("PORT") ?? 3000);
-const server = Deno.serve({ hostname: "127.0.0.1", port }, async (request) => {
+const server = Deno.serve({ hostname, port }, async (request) => {
   const { pathname } = new URL(request.url);
   if (pathname === "/hooks") return webhooks.fetch(request);
   if (pathname === "/echo") return Response.json(await request.json()); // the rest of your app
   return new Response("Not found\n", { status: 404 });
 });
 
-Deno.addSignalListener("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"] as const) Deno.addSignalListener(signal, stop);
+
+async function stop() {
   await server.shutdown();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   Deno.exit(); // the signal listener would keep the process alive
-});
+}

@@ -6,7 +6,8 @@ import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayho
 import { toFastifyPlugin } from "stayhook/fastify";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
@@ -33,12 +34,14 @@ const app = fastify({ return503OnClosing: false });
 app.register(toFastifyPlugin(webhooks), { prefix: "/hooks" }); // the plugin has its own body parser
 app.post("/echo", async (request) => request.body); // the rest of your app
 
-await app.listen({ host: "127.0.0.1", port: Number(PORT) });
-console.log(`listening on port ${PORT}`);
+await app.listen({ host: HOST, port: Number(PORT) });
+console.log(`listening on port ${PORT} of ${HOST}`);
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   await app.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

@@ -6,7 +6,8 @@ import { Hono } from "hono";
 import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
@@ -37,16 +38,18 @@ app.post("/echo", async (c) => c.json(await c.req.json())); // the rest of your 
 const server = serve(
   {
     fetch: app.fetch,
-    hostname: "127.0.0.1",
+    hostname: HOST,
     port: Number(PORT),
     serverOptions: { keepAliveTimeout: 75_000 }, // longer than a load balancer keeps idle connections
   },
-  () => console.log(`listening on port ${PORT}`),
+  () => console.log(`listening on port ${PORT} of ${HOST}`),
 );
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

@@ -7,7 +7,8 @@ import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayho
 import { toKoaMiddleware } from "stayhook/koa";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
@@ -37,12 +38,14 @@ app.use((context) => {
   context.body = context.request.body; // the rest of your app
 });
 
-const server = app.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+const server = app.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 server.keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

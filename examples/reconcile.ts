@@ -8,7 +8,8 @@ import { toNodeHandler } from "stayhook/node";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 const store = sqliteStore(process.env.EVENTS_DB ?? "events.db");
@@ -41,12 +42,13 @@ if (process.argv[2] === "once") {
   await end();
 } else {
   const server = createServer(toNodeHandler(webhooks));
-  server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+  server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
   reconciler.start();
-  process.once("SIGTERM", async () => {
-    server.close();
-    await end();
-  });
+  for (const signal of ["SIGINT", "SIGTERM"])
+    process.once(signal, async () => {
+      server.close();
+      await end();
+    });
 }
 
 async function end() {

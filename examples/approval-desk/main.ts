@@ -8,9 +8,9 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), REMIND_HOURS ("6,1,0"), and DESK_SECRET, which
-// opens the page at /requests?key=<DESK_SECRET>. If DESK_SECRET is unset, the app makes a secret, keeps it in the
-// database, and prints it.
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), REMIND_HOURS ("6,1,0"), and
+// DESK_SECRET, which opens the page at /requests?key=<DESK_SECRET>. If DESK_SECRET is unset, the app makes a secret,
+// keeps it in the database, and prints it.
 import { randomBytes } from "node:crypto";
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
@@ -22,7 +22,7 @@ import { createTables, deadlineOf, decide, open } from "./desk.ts";
 import { servePage } from "./page.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, DESK_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db", REMIND_HOURS = "6,1,0" } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000", EVENTS_DB = "events.db", REMIND_HOURS = "6,1,0" } = process.env;
 
 const leads = REMIND_HOURS.split(",").map((hours) => Number(hours) * 60 * 60_000);
 if (!leads.every((lead) => lead >= 0)) throw new Error(`REMIND_HOURS must be hours, like "6,1,0"`);
@@ -110,16 +110,18 @@ const server = createServer((request, response) => {
   if (/^\/requests(?=\?|$)/.test(request.url ?? "")) page(request, response);
   else hooks(request, response);
 });
-server.listen(Number(PORT), "127.0.0.1", () => {
-  console.log(`listening on port ${PORT}`);
+server.listen(Number(PORT), HOST, () => {
+  console.log(`listening on port ${PORT} of ${HOST}`);
   if (!DESK_SECRET) console.log(`requests: http://localhost:${PORT}/requests?key=${secret}`);
 });
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await reconciler.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

@@ -9,10 +9,10 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), TIME_ZONE, such as
-// Europe/Paris, if the platform sends times in place of dates, and CALENDAR_SECRET. The secret opens the overview at
-// /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If the variable is unset, the app makes a secret, keeps it in
-// the database, and prints it.
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h),
+// TIME_ZONE, such as Europe/Paris, if the platform sends times in place of dates, and CALENDAR_SECRET. The secret opens
+// the overview at /calendars?key=<CALENDAR_SECRET>, which lists the feeds. If the variable is unset, the app makes a
+// secret, keeps it in the database, and prints it.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import {
@@ -39,7 +39,8 @@ import { serveCalendars, today } from "./calendars.ts";
 import { keptSecret } from "./secret.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, CALENDAR_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h", TIME_ZONE } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
+const { EVENTS_DB = "events.db", RECONCILE_EVERY = "6h", TIME_ZONE } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 // A second connection, for statements outside an event's transaction.
@@ -114,8 +115,8 @@ const server = createServer((request, response) => {
       response.writeHead(500).end();
     });
 });
-server.listen(Number(PORT), "127.0.0.1", () => {
-  console.log(`listening on port ${PORT}`);
+server.listen(Number(PORT), HOST, () => {
+  console.log(`listening on port ${PORT} of ${HOST}`);
   if (!CALENDAR_SECRET) console.log(`calendars: http://localhost:${PORT}/calendars?key=${secret}`);
 });
 

@@ -7,8 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and TIME_ZONE, such as Europe/Paris, if the platform
-// sends times in place of dates.
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), and TIME_ZONE, such as
+// Europe/Paris, if the platform sends times in place of dates.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
@@ -17,7 +17,7 @@ import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db", TIME_ZONE } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000", EVENTS_DB = "events.db", TIME_ZONE } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 const db = new DatabaseSync(EVENTS_DB);
@@ -56,7 +56,7 @@ const reconciler = createReconciler(webhooks, { every: "6h" });
 reconciler.start();
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
 

@@ -7,8 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { bookings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), and LISTING_ZONES, a JSON object from listing id
-// to time zone: {"5717008":"Europe/Lisbon"}.
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), and LISTING_ZONES, a JSON
+// object from listing id to time zone: {"5717008":"Europe/Lisbon"}.
 import { createServer } from "node:http";
 import {
   type BookingEvent,
@@ -25,7 +25,7 @@ import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db", LISTING_ZONES = "{}" } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000", EVENTS_DB = "events.db", LISTING_ZONES = "{}" } = process.env;
 
 const zones: Readonly<Record<string, string>> = JSON.parse(LISTING_ZONES);
 const store = sqliteStore(EVENTS_DB);
@@ -87,7 +87,7 @@ reconciler.start();
 
 const server = createServer(toNodeHandler(webhooks));
 webhooks.start(); // so that timers fire after a restart, before the first notification
-server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
 

@@ -18,7 +18,8 @@ import {
 import { toNodeHandler } from "stayhook/node";
 import type { NewEvent } from "stayhook/store";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 const { NATS_URL = "nats://127.0.0.1:4222", STREAM = "stayhook", MAX_ATTEMPTS = "12" } = process.env;
 const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
@@ -135,15 +136,17 @@ const lanes = Array.from({ length: LANES }, (_, lane) =>
 const stops = await Promise.all([...lanes, run("retries", RETRIES, 100_000, retry)]);
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), "127.0.0.1", () =>
-  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+server.listen(Number(PORT), HOST, () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port} of ${HOST}`),
 );
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await webhooks.close();
   const cut = setTimeout(() => closing.abort(), 10_000);
   await Promise.all(stops.map((stop) => stop())); // waits for running messages
   clearTimeout(cut);
   await connection.drain();
-});
+}

@@ -16,7 +16,8 @@ import {
 import { toNodeHandler } from "stayhook/node";
 import type { NewEvent } from "stayhook/store";
 
-const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET, PORT = "3000" } = process.env;
+const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 const { DATABASE_URL = "", BOSS_SCHEMA = "pgboss", MAX_ATTEMPTS = "12" } = process.env;
 const { RETRY_SECONDS = "5" } = process.env; // before the second attempt; later waits are longer
 
@@ -97,12 +98,14 @@ await boss.work(
 );
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), "127.0.0.1", () =>
-  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+server.listen(Number(PORT), HOST, () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port} of ${HOST}`),
 );
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await webhooks.close();
   await boss.stop({ timeout: 10_000 }); // ms; then running jobs are aborted and retried
-});
+}

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { text } from "node:stream/consumers";
 import { handler } from "./function.ts";
 
-const { PORT = "3000" } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
   // Do not use new URL(), which throws on a path such as //.
@@ -25,6 +25,6 @@ const server = createServer((request, response) => {
     response.destroy();
   });
 });
-server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 
-process.once("SIGTERM", () => server.close());
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, () => server.close());

@@ -8,7 +8,7 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: { listings: url } }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db).
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db).
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
@@ -25,7 +25,7 @@ import {
 } from "./mirror.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { PORT = "3000", EVENTS_DB = "events.db" } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000", EVENTS_DB = "events.db" } = process.env;
 
 const store = sqliteStore(EVENTS_DB);
 // A second connection, for statements outside an event's transaction.
@@ -87,13 +87,15 @@ const hooks = toNodeHandler(webhooks);
 const stopListing = keepRunning(list);
 
 const server = createServer(hooks);
-server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   stopListing();
   server.close();
   await webhooks.close(); // waits for the callbacks that run
   await store.close();
   db.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

@@ -5,13 +5,16 @@ import { toNodeHandler } from "stayhook/node";
 import { store, webhooks } from "./handler.ts";
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(process.env.PORT ?? 3000), "127.0.0.1", () =>
-  console.log(`listening on port ${(server.address() as AddressInfo).port}`),
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
+server.listen(Number(PORT), HOST, () =>
+  console.log(`listening on port ${(server.address() as AddressInfo).port} of ${HOST}`),
 );
 
-process.once("SIGTERM", async () => {
+for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
+
+async function stop() {
   server.close();
   await webhooks.close();
   await store.close();
   process.exit(); // a callback that ignores its signal may hold a timer
-});
+}

@@ -20,8 +20,8 @@ class EchoController {
 class AppModule {}
 
 const app = await NestFactory.create(AppModule);
-app.enableShutdownHooks(["SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
-const port = process.env.PORT ?? 3000;
+app.enableShutdownHooks(["SIGINT", "SIGTERM"], { useProcessExit: true }); // calls onApplicationShutdown
+const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 app.getHttpServer().keepAliveTimeout = 75_000; // longer than a load balancer keeps idle connections
-await app.listen(port, "127.0.0.1");
-console.log(`listening on port ${port}`);
+await app.listen(PORT, HOST);
+console.log(`listening on port ${PORT} of ${HOST}`);

@@ -7,8 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and METRICS_PORT (9464),
-// where Prometheus finds /metrics. Keep that port away from the internet.
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and
+// METRICS_PORT (9464), where Prometheus finds /metrics. Keep that port away from the internet.
 import { createServer } from "node:http";
 import { collectDefaultMetrics, Registry } from "prom-client";
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
@@ -18,7 +18,8 @@ import { sqliteStore } from "stayhook/sqlite";
 import { createGauges, createMetrics } from "./metrics.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
-const { PORT = "3000", METRICS_PORT = "9464", EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
+const { HOST = "127.0.0.1", PORT = "3000", METRICS_PORT = "9464" } = process.env;
+const { EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
 
 const registry = new Registry();
 collectDefaultMetrics({ register: registry });
@@ -45,7 +46,7 @@ const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
 reconciler.start();
 
 const server = createServer(toNodeHandler(webhooks));
-server.listen(Number(PORT), "127.0.0.1", () => console.log(`listening on port ${PORT}`));
+server.listen(Number(PORT), HOST, () => console.log(`listening on port ${PORT} of ${HOST}`));
 
 const metricsServer = createServer(async (request, response) => {
   if (!/^\/metrics(?=\?|$)/.test(request.url ?? "")) return void response.writeHead(404).end();
@@ -57,7 +58,7 @@ const metricsServer = createServer(async (request, response) => {
     response.writeHead(500).end();
   }
 });
-metricsServer.listen(Number(METRICS_PORT), "127.0.0.1");
+metricsServer.listen(Number(METRICS_PORT), HOST);
 
 for (const signal of ["SIGINT", "SIGTERM"])
   process.once(signal, async () => {

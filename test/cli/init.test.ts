@@ -58,7 +58,25 @@ describe("stayhook init", () => {
       STAYHOOK_BASE_URL: "http://127.0.0.1:4010",
       STAYHOOK_ACCESS_TOKEN: "sandbox-token",
     });
-    expect(readme).toContain(`--to 'http://127.0.0.1:${values.PORT}/hooks?key=${values.WEBHOOK_SECRET}'`);
+    expect(readme).toContain(
+      example === "vendor"
+        ? "stayhook sandbox --accounts a17,b2"
+        : `--to "http://127.0.0.1:${values.PORT}/hooks?key=${values.WEBHOOK_SECRET}"`,
+    );
+    const dockerfile = readFileSync(join(folder, "Dockerfile"), "utf8");
+    expect(dockerfile).toContain(
+      "\nVOLUME /data\nENV NODE_ENV=production HOST=0.0.0.0 EVENTS_DB=/data/events.db\n",
+    );
+    const [, command = "[]"] = /^CMD (.*)$/m.exec(dockerfile)!;
+    const [program, file, ...options] = JSON.parse(command) as string[];
+    expect(program).toBe("node");
+    if (example === "next")
+      expect([file, options]).toEqual([
+        expect.stringMatching(/next$/),
+        expect.arrayContaining(["-H", "0.0.0.0"]),
+      ]);
+    else expect(file).toBe(started);
+    expect(readFileSync(join(folder, ".dockerignore"), "utf8").split("\n")).toContain(".env");
     expect(readme.trimEnd().split("\n").length).toBeLessThanOrEqual(12);
   });
 

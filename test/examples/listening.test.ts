@@ -28,8 +28,23 @@ test("the examples that open a port are found", () => {
   expect(examples.flatMap(({ code }) => opened(code)).length).toBeGreaterThan(20);
 });
 
-test.each(examples.filter(({ code }) => opened(code).length > 0))("$path listens on loopback", ({ code }) => {
+/** Programs for a test or a trial on one machine. All others are apps to copy, which may run in a container. */
+const isTrial = (path: string): boolean => /^examples\/(day|run|init|testing)\/|balancer\.ts$/.test(path);
+/** For an app with Next.js, the Dockerfile names the address. */
+const isManifest = (path: string): boolean => path.endsWith(".json");
+const listening = examples.filter(({ code }) => opened(code).length > 0);
+const apps = listening.filter(({ path }) => !isTrial(path) && !isManifest(path));
+
+test.each(listening.filter((example) => !apps.includes(example)))("$path listens on loopback", ({ code }) => {
   for (const call of opened(code)) expect(call).toContain("127.0.0.1");
+});
+
+test.each(apps)("$path listens on HOST, and ends on SIGINT as on SIGTERM", ({ path, code }) => {
+  for (const call of opened(code)) expect(call).toMatch(/\b(HOST|host|hostname)\b/);
+  const settings = path.includes("/vendor/") ? "settings.ts" : path.slice("examples/".length);
+  const from = readFileSync(join(root, path, "..", settings.split("/").at(-1)!), "utf8");
+  expect(from).toMatch(/HOST = "127\.0\.0\.1"|HOST(?:"\))? \?\? "127\.0\.0\.1"/);
+  expect(code).toContain('["SIGINT", "SIGTERM"]');
 });
 
 const pages = globSync(["README.md", "docs/**/*.md"], {

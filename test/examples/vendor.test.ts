@@ -158,7 +158,7 @@ const hangingReads = [{ route: "GET /v2/bookings/{bookingCode}", delay: "60s" }]
 
 /** Makes an empty database, and deletes it after the test. */
 async function emptyDatabase(): Promise<string> {
-  const url = new URL(await postgresUrl());
+  const url = new URL((await postgresUrl())!);
   const server = new pg.Client({ connectionString: url.href });
   await server.connect();
   const name = `stayhook_vendor_${randomBytes(6).toString("hex")}`;

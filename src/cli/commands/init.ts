@@ -1,7 +1,7 @@
 import { basename, resolve } from "node:path";
 import { nearest } from "../../option-names.ts";
 import { type Command, exitCodes, type Invocation, UsageError } from "../command.ts";
-import { describedExamples, exampleNames, isFree, makeApp, sandboxCommand } from "../example-app.ts";
+import { describedExamples, exampleNames, isFree, makeApp, sandboxCommandOf } from "../example-app.ts";
 import { linesOf } from "../lines.ts";
 
 export const init: Command = {
@@ -30,16 +30,16 @@ command asks for both, if stdin is a terminal.`,
       [
         `Made ${example} in ${resolve(folder)}. Next:`,
         "",
-        ...nextCommands(folder).map((command) => `  ${command}`),
+        ...nextCommands(example, folder).map((command) => `  ${command}`),
       ].join("\n"),
     );
     return exitCodes.done;
   },
 };
 
-function nextCommands(folder: string): string[] {
+function nextCommands(example: string, folder: string): string[] {
   const enter = resolve(folder) === resolve(".") ? "" : `cd ${shellWord(folder)} && `;
-  return [`${enter}npm install`, "npm start", `${sandboxCommand}   # in a second terminal`];
+  return [`${enter}npm install`, "npm start", `${sandboxCommandOf(example)}   # in a second terminal`];
 }
 
 const shellWord = (text: string): string =>

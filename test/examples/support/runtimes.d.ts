@@ -14,6 +14,6 @@ declare namespace Deno {
     options: { readonly hostname?: string; readonly port: number },
     handler: (request: Request) => Response | Promise<Response>,
   ): { shutdown(): Promise<void> };
-  function addSignalListener(signal: "SIGTERM", listener: () => void): void;
+  function addSignalListener(signal: "SIGINT" | "SIGTERM", listener: () => void): void;
   function exit(): never;
 }
