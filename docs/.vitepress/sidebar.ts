@@ -80,6 +80,7 @@ export const sidebar: Item[] = [
   ]),
   group("In production", [
     ["Production", "/production"],
+    ["Containers and serverless", "/containers"],
     ["Security", "/security"],
     ["Reconciler", "/reconcile"],
     ["Console", "/console"],

@@ -18,7 +18,9 @@ const eventId = "6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11";
 
 /** Splits a command line into words as a shell does. */
 const words = (line: string) =>
-  [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, bare]) => quoted ?? bare ?? "");
+  [...line.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
+    ([, double, single, bare]) => double ?? single ?? bare ?? "",
+  );
 
 /** Sets up a subscriber with a parked event, and a platform with the records that the commands read. */
 async function account() {
