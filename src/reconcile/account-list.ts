@@ -2,16 +2,16 @@
 
 import { ACCOUNT_RULE, isAccount } from "../account.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { Settings } from "./options.ts";
+import type { Account, Settings } from "./options.ts";
 
-/** The accounts of the user, each once. */
+/** The accounts that have passes, each once. */
 export interface Listed {
-  readonly ids: readonly string[];
+  readonly ids: readonly Account[];
   /** How many ids are not valid. */
   readonly invalid: number;
 }
 
-/** Calls the option `accounts`, and remembers its answer. */
+/** Calls the option `accounts`, and remembers its answer. Without the option, the list has the account `undefined`. */
 export class AccountList {
   readonly #settings: Settings;
   #last: { readonly listed: Listed; readonly at: number } | undefined;
@@ -26,18 +26,20 @@ export class AccountList {
    * @throws the error of the user's function
    */
   async get(maxAge: number): Promise<Listed> {
+    const { accounts } = this.#settings;
+    if (!accounts) return { ids: [undefined], invalid: 0 };
     const last = this.#last;
     if (last && performance.now() - last.at <= maxAge) return last.listed;
-    this.#listing ??= this.#list().finally(() => {
+    this.#listing ??= this.#list(accounts).finally(() => {
       this.#listing = undefined;
     });
     return this.#listing;
   }
 
-  async #list(): Promise<Listed> {
+  async #list(accounts: NonNullable<Settings["accounts"]>): Promise<Listed> {
     // The answer is as old as the question.
     const at = performance.now();
-    const given: unknown = await this.#settings.accounts!();
+    const given: unknown = await accounts();
     if (!isIterable(given))
       throw new InvalidArgumentError({
         path: ["accounts"],

@@ -194,11 +194,14 @@ export interface ReconcilerOptions {
 /** The expected URL of each topic; `null` for a topic that should have no URL. */
 export type ExpectedUrls = Readonly<Record<string, string | null | undefined>>;
 
+/** An account that has passes. `undefined` in an app without accounts. */
+export type Account = string | undefined;
+
 /** The checked {@link ReconcilerOptions} with their defaults. */
 export interface Settings {
   readonly internals: Internals;
   /** The account that these settings are for. See {@link settingsOf}. */
-  readonly account: string | undefined;
+  readonly account: Account;
   /** The client of the account. */
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
@@ -264,7 +267,8 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
 }
 
 /** Returns the settings for the passes of one account. */
-export function settingsOf(settings: Settings, account: string): Settings {
+export function settingsOf(settings: Settings, account: Account): Settings {
+  if (account === undefined) return settings;
   const { client, observe, expectedEndpoints } = settings;
   return {
     ...settings,

@@ -4,6 +4,7 @@ import { MissedChanges } from "./missed-changes.ts";
 import type { ReconcileReport, Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
 import { Reader, StopReason } from "./reader.ts";
+import { Findings } from "./records.ts";
 import { Lock, type StoredState } from "./state.ts";
 import { Watch } from "./watch.ts";
 
@@ -76,8 +77,9 @@ export class Passes {
   async #make(stop: StopReason, isDue: ((reading: StoredState) => boolean) | undefined): Promise<Made> {
     const { account, observe, log } = this.#settings;
     const beganAt = performance.now();
-    const pass = await this.#passUnderLock(stop, isDue);
-    const { checked = 0, changed = 0, failed = 0, partial = false } = pass ?? {};
+    const findings = new Findings(this.#settings, this.#changes);
+    const pass = await this.#passUnderLock(stop, findings, isDue);
+    const { checked, changed, failed } = findings;
     const incomplete = pass ? stop.reason : "locked";
     const report: ReconcileReport = {
       ...(account !== undefined && { account }),
@@ -85,18 +87,14 @@ export class Passes {
       changed: changed + (pass ? this.#watch.takeChanged() : 0),
       failed,
       duration: performance.now() - beganAt,
-      ...(partial && { partial }),
+      ...(pass?.partial && { partial: true }),
       ...(incomplete !== undefined && { incomplete }),
     };
     observe({ kind: "pass", ...report });
     if (incomplete === "unreachable") {
-      const next = "The next pass continues where this pass stopped";
-      if (account === undefined)
-        log.warn(`the reconciler stopped its pass, because the platform is out of reach. ${next}`);
-      else {
-        const stopped = `the reconciler stopped its pass of account ${account}, because the platform refuses it or is out of reach`;
-        log.limited("pass", "warn", `${stopped}. ${next}`, { account });
-      }
+      const whose = account === undefined ? "" : ` of account ${account}`;
+      const message = `the reconciler stopped its pass${whose}, because the platform is out of reach or refuses the token. The next pass continues where this pass stopped`;
+      log.limited("pass", "warn", message, { account });
     }
     return { report, retryAfter: stop.retryAfter };
   }
@@ -104,9 +102,10 @@ export class Passes {
   /** @returns `undefined` if another pass holds the lock, or the scheduled pass is no longer due */
   async #passUnderLock(
     stop: StopReason,
+    findings: Findings,
     isDue: ((reading: StoredState) => boolean) | undefined,
   ): Promise<Pass | undefined> {
-    const { account, store, every, breaker, internals, log } = this.#settings;
+    const { account, store, every, internals, log } = this.#settings;
     const { backoff, leaseDuration } = internals;
     const asked = isDue === undefined;
     await this.#watch.settled();
@@ -122,14 +121,9 @@ export class Passes {
         log.warn("the reconciler could not renew its lock in the store. Trying again", { error, account }),
     });
     if (!lock) return undefined;
-    const pass = new Pass({
-      ...this.#settings,
-      stop,
-      reader: new Reader({ ...this.#settings, stop, breaker, backoff, asked }),
-      changes: this.#changes,
-      state: lock.state,
-      watched: this.#watch.refs,
-    });
+    const reader = new Reader({ ...this.#settings, stop, backoff, asked });
+    const shared = { stop, reader, findings, changes: this.#changes, missing: [], unreached: [] };
+    const pass = new Pass({ ...this.#settings, ...shared }, lock.state, this.#watch.refs);
     lock.keep(() => pass.progress);
     try {
       await pass.run();

@@ -1,7 +1,6 @@
 import type { WebhookHandler } from "../webhooks/handler.ts";
-import { ManyAccounts } from "./many-accounts.ts";
-import { OneAccount } from "./one-account.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions } from "./options.ts";
+import { Runner } from "./runner.ts";
 
 export type { DriftObservation, MissedObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
 export type {
@@ -104,13 +103,12 @@ export interface Reconciler {
  * ```
  */
 export function createReconciler(webhooks: WebhookHandler, options: ReconcilerOptions = {}): Reconciler {
-  const settings = checkOptions(webhooks, options);
-  const reconciler = settings.accounts ? new ManyAccounts(settings) : new OneAccount(settings);
+  const runner = new Runner(checkOptions(webhooks, options));
   return {
-    run: (runOptions) => reconciler.run(runOptions),
-    start: () => reconciler.start(),
-    watch: (bookingCodes, watchOptions) => reconciler.watch(bookingCodes, watchOptions),
-    close: () => reconciler.close(),
-    [Symbol.asyncDispose]: () => reconciler.close(),
+    run: (runOptions) => runner.run(runOptions),
+    start: () => runner.start(),
+    watch: (bookingCodes, watchOptions) => runner.watch(bookingCodes, watchOptions),
+    close: () => runner.close(),
+    [Symbol.asyncDispose]: () => runner.close(),
   };
 }

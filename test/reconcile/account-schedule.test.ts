@@ -1,8 +1,8 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, onTestFinished, test } from "vitest";
 import { AccountList } from "../../src/reconcile/account-list.ts";
-import { AccountSchedule } from "../../src/reconcile/account-schedule.ts";
 import { checkOptions, type ReconcileObservation } from "../../src/reconcile/options.ts";
+import { Schedule } from "../../src/reconcile/schedule.ts";
 import { readState, writeState } from "../../src/reconcile/state.ts";
 import { advance, DAY, HOUR, MINUTE, useFakeTime } from "../queue/support.ts";
 
@@ -24,10 +24,11 @@ function scheduled(accounts: () => string[] | Promise<string[]>, store = memoryS
   const start = Date.now();
   const times = new Map<string, number[]>();
   const refused = new Set<string>();
-  const schedule = new AccountSchedule(settings, {
+  const schedule = new Schedule(settings, {
     list: new AccountList(settings),
     inSlot: (work) => work(),
-    pass: async (account, isDue) => {
+    pass: async (id, isDue) => {
+      const account = id!;
       const report = { account, checked: 0, changed: 0, failed: 0, duration: 0 };
       const reading = await readState(store as never, account);
       if (!isDue(reading)) return { report: { ...report, incomplete: "locked" }, retryAfter: undefined };

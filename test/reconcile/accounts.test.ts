@@ -8,7 +8,7 @@ import {
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { hashOf } from "../../src/reconcile/account-schedule.ts";
+import { hashOf } from "../../src/reconcile/schedule.ts";
 import { startSandbox, stores } from "./support.ts";
 
 const ids = ["a17", "b2", "c3"];

@@ -1,4 +1,5 @@
 import { expect, test, vi } from "vitest";
+import { AccountList } from "../../src/reconcile/account-list.ts";
 import { checkOptions } from "../../src/reconcile/options.ts";
 import type { Made } from "../../src/reconcile/passes.ts";
 import { Schedule } from "../../src/reconcile/schedule.ts";
@@ -25,9 +26,14 @@ function scheduled(...passes: readonly [...Made[], Made]): number[] {
   const { webhooks } = machineOf({ url: "http://127.0.0.1:1", accessToken: "secret-token" }, memory());
   const start = Date.now();
   const times: number[] = [];
-  const schedule = new Schedule(checkOptions(webhooks, { every: "1d" }), async () => {
-    times.push(Math.floor((Date.now() - start) / MINUTE));
-    return passes[times.length - 1] ?? passes.at(-1)!;
+  const settings = checkOptions(webhooks, { every: "1d" });
+  const schedule = new Schedule(settings, {
+    list: new AccountList(settings),
+    inSlot: (work) => work(),
+    pass: async () => {
+      times.push(Math.floor((Date.now() - start) / MINUTE));
+      return passes[times.length - 1] ?? passes.at(-1)!;
+    },
   });
   schedule.start();
   return times;

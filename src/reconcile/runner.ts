@@ -1,21 +1,29 @@
-import { checkAccount } from "../account.ts";
+import { ACCOUNT_RULE, checkAccount, isAccount } from "../account.ts";
 import { createSlots, forEach } from "../async.ts";
-import { check } from "../options.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { abortSignal, check, option, optionsObject } from "../options.ts";
 import { AccountList } from "./account-list.ts";
-import { AccountSchedule } from "./account-schedule.ts";
-import { assertOpen, type RunOptions, runSchema, type WatchOptions, watchSchema } from "./one-account.ts";
-import { type ReconcileReport, type Settings, settingsOf } from "./options.ts";
+import { type Account, type ReconcileReport, type Settings, settingsOf } from "./options.ts";
 import { handled, Passes } from "./passes.ts";
+import { Schedule } from "./schedule.ts";
+import { Sums } from "./sums.ts";
 
-/** The reconciler of an app with many accounts. Each account has passes of its own. */
-export class ManyAccounts {
+const accountSchema = () =>
+  option<string>((value) =>
+    isAccount(value) ? undefined : `must be the id of an account: ${ACCOUNT_RULE}`,
+  ).optional();
+const watchSchema = () => optionsObject({ account: accountSchema() });
+const runSchema = () => optionsObject({ signal: abortSignal().optional(), account: accountSchema() });
+
+/** Makes passes, which each account has by itself. Without accounts, the only one is `undefined`. */
+export class Runner {
   readonly #settings: Settings;
   readonly #list: AccountList;
-  readonly #schedule: AccountSchedule;
+  readonly #schedule: Schedule;
   /** The room for passes of `run()` and of the schedule. */
   readonly #slots;
   /** The accounts that have a pass, or bookings to remember. */
-  readonly #passes = new Map<string, Passes>();
+  readonly #passes = new Map<Account, Passes>();
   readonly #closing = new AbortController();
   #current: { readonly stop: AbortController; readonly made: Promise<ReconcileReport> } | undefined;
 
@@ -23,19 +31,20 @@ export class ManyAccounts {
     this.#settings = settings;
     this.#slots = createSlots(settings.concurrency);
     this.#list = new AccountList(settings);
-    this.#schedule = new AccountSchedule(settings, {
+    this.#schedule = new Schedule(settings, {
       list: this.#list,
       inSlot: (work) => this.#slots.run(work),
       pass: (account, isDue) => this.#passOf(account, (passes) => passes.makeIfDue(isDue)),
     });
   }
 
-  async run(options: RunOptions = {}): Promise<ReconcileReport> {
+  async run(options: object = {}): Promise<ReconcileReport> {
     const { signal, account } = check(runSchema, options);
-    assertOpen(this.#closing.signal.aborted);
-    const report = await (account === undefined
-      ? this.#runAll(signal)
-      : this.#passOf(account, async (passes) => (await passes.run(signal)).report));
+    this.#assertUsable(account);
+    const isOne = !this.#settings.accounts || account !== undefined;
+    const report = await (isOne
+      ? this.#passOf(account, async (passes) => (await passes.run(signal)).report)
+      : this.#runAll(signal));
     await handled(this.#settings, signal);
     return report;
   }
@@ -46,9 +55,10 @@ export class ManyAccounts {
     this.#schedule.start();
   }
 
-  async watch(bookingCodes: string | readonly string[], options: WatchOptions = {}): Promise<void> {
-    const account = checkAccount(check(watchSchema, options).account);
-    assertOpen(this.#closing.signal.aborted);
+  async watch(bookingCodes: string | readonly string[], options: object = {}): Promise<void> {
+    const { account } = check(watchSchema, options);
+    if (this.#settings.accounts) checkAccount(account);
+    this.#assertUsable(account);
     await this.#passOf(account, (passes) => passes.watch(bookingCodes));
   }
 
@@ -60,8 +70,18 @@ export class ManyAccounts {
     await Promise.allSettled([this.#current?.made]);
   }
 
+  #assertUsable(account: Account): void {
+    if (account !== undefined && !this.#settings.accounts)
+      throw new InvalidArgumentError({
+        path: ["account"],
+        message: "needs a reconciler with the option `accounts`",
+      });
+    if (this.#closing.signal.aborted)
+      throw new StayhookError("The reconciler is closed. Make another reconciler.");
+  }
+
   /** Calls `use` with the passes of an account, and forgets them if nothing has to be remembered. */
-  async #passOf<T>(account: string, use: (passes: Passes) => Promise<T>): Promise<T> {
+  async #passOf<T>(account: Account, use: (passes: Passes) => Promise<T>): Promise<T> {
     const passes = this.#passes.get(account) ?? new Passes(settingsOf(this.#settings, account));
     this.#passes.set(account, passes);
     try {
@@ -105,7 +125,7 @@ export class ManyAccounts {
     return report;
   }
 
-  async #addTo(sums: Sums, account: string, signal: AbortSignal): Promise<void> {
+  async #addTo(sums: Sums, account: Account, signal: AbortSignal): Promise<void> {
     try {
       const { report } = await this.#passOf(account, (passes) => passes.run(signal));
       sums.add(report);
@@ -116,63 +136,5 @@ export class ManyAccounts {
       const message = `the reconciler's pass of account ${account} failed because of the store`;
       log.limited("schedule", "error", message, { error, account });
     }
-  }
-}
-
-/** Adds up the reports of the accounts. */
-class Sums {
-  readonly #beganAt = performance.now();
-  readonly #accounts = { checked: 0, failed: 0 };
-  readonly #records = { checked: 0, changed: 0, failed: 0 };
-  readonly #errors: unknown[] = [];
-  #isPartial = false;
-  #locked = 0;
-  #unreachable = 0;
-
-  get unreachable(): number {
-    return this.#unreachable;
-  }
-
-  add({ checked, changed, failed, partial, incomplete }: ReconcileReport): void {
-    this.#records.checked += checked;
-    this.#records.changed += changed;
-    this.#records.failed += failed;
-    this.#isPartial ||= partial === true;
-    if (incomplete === undefined) this.#accounts.checked += 1;
-    else if (incomplete === "unreachable") this.skip();
-    else if (incomplete === "locked") this.#locked += 1;
-  }
-
-  /** Notes an account that could not be read. */
-  skip(): void {
-    this.#unreachable += 1;
-    this.#accounts.failed += 1;
-  }
-
-  /** Notes ids that are not valid. */
-  invalid(count: number): void {
-    this.#accounts.failed += count;
-  }
-
-  fail(error: unknown): void {
-    this.#errors.push(error);
-    this.#accounts.failed += 1;
-  }
-
-  /** @throws the error of the store, if it failed for each account */
-  report(isAborted: boolean): ReconcileReport {
-    const { checked } = this.#accounts;
-    const others = checked + this.#locked + this.#unreachable;
-    if (this.#errors.length > 0 && others === 0) throw this.#errors[0];
-    // An account that could not be read does not make the pass of the others incomplete.
-    const nobody = this.#unreachable > 0 ? "unreachable" : this.#locked > 0 ? "locked" : undefined;
-    const incomplete = isAborted ? "aborted" : checked > 0 ? undefined : nobody;
-    return {
-      ...this.#records,
-      duration: performance.now() - this.#beganAt,
-      ...(this.#isPartial && { partial: true as const }),
-      ...(incomplete !== undefined && { incomplete }),
-      accounts: { ...this.#accounts },
-    };
   }
 }

@@ -1,0 +1,34 @@
+import { goneRecordOf, isGone } from "../webhooks/processing/gone.ts";
+import { parseRef } from "../webhooks/refs.ts";
+import type { PassContext } from "./records.ts";
+
+/**
+ * Adds events for the known records that were not found, if the platform returns others.
+ *
+ * @returns whether it is not clear if records are gone, or if the platform hides them all
+ */
+export async function checkMissing(pass: PassContext): Promise<boolean> {
+  const { internals, stop, reader, changes, findings, store } = pass;
+  const doubted = new Set<string>();
+  for (const { ref, done } of pass.missing) {
+    const subject = parseRef(ref)!;
+    if (doubted.has(subject.kind)) continue;
+    const asking = internals.goneWitness!.ask(ref, stop.signal, { isLast: false, isGivenUp: false });
+    const doubt = await asking.catch((error) => {
+      if (!stop.signal.aborted) throw error;
+    });
+    if (stop.reason !== undefined) return doubted.size > 0;
+    const known = await store.snapshotOf(ref);
+    const gone = known && !isGone(known.snapshot) ? goneRecordOf(subject, known.snapshot) : undefined;
+    const eventId = gone && (await changes.add(ref, known, gone.snapshot, stop.signal));
+    if (doubt) {
+      // The event waits until the platform returns something, or until it gives up.
+      doubted.add(subject.kind);
+      await reader.doubt(ref, doubt);
+      continue;
+    }
+    if (eventId !== undefined) findings.change({ kind: "gone", ref, previousStatus: known!.snapshot.status });
+    done();
+  }
+  return doubted.size > 0;
+}
