@@ -1,4 +1,7 @@
 // Astro, with an adapter for your server: src/pages/hooks.ts
+// Loaded with this file, and not by the first request, whose async context all callbacks would see.
+import "stayhook";
+
 export const prerender = false;
 
 export async function POST({ request }: { request: Request }): Promise<Response> {

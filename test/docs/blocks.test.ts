@@ -13,6 +13,7 @@ import { extractBlocks, generateModules } from "./extract.ts";
 import { type Given, makeGiven } from "./given.ts";
 import { logged } from "./loggers.ts";
 import { collected } from "./runner.ts";
+import { scopes } from "./sentry.ts";
 
 type Exports = Record<string, (request: Request) => Promise<Response>>;
 interface Plan {
@@ -166,6 +167,30 @@ const plans: Record<string, Plan> = {
           timeout: 5000,
         },
       );
+    },
+  },
+  "request-id": {
+    given: ["createWebhookHandler", "client", "store"],
+    shows: async (_, { POST }) => {
+      const body = notification({ bookingCode: "HX3K9" });
+      const headers = { "x-request-id": "request-1" };
+      await POST!(new Request("http://localhost/hooks", { method: "POST", headers, body }));
+      const steps = () =>
+        said()
+          .filter((line) => line.startsWith("{"))
+          .map((line) => JSON.parse(line));
+      await vi.waitFor(() =>
+        expect(steps().map(({ step }) => step)).toEqual(["received", "started", "done"]),
+      );
+      expect(steps().map(({ requestId }) => requestId)).toEqual(["request-1", undefined, undefined]);
+    },
+  },
+  sentry: {
+    given: ["createWebhookHandler", "client", "store"],
+    shows: async (given) => {
+      await deliverTo(given.made.at(-1) as WebhookHandler);
+      await vi.waitFor(() => expect(said()).toContain("block HX3K9"));
+      expect(scopes).toEqual([{ "stayhook.event": expect.any(String), "stayhook.ref": "booking:HX3K9" }]);
     },
   },
   "contract-vitest": { given: [], shows: () => theContractHolds() },

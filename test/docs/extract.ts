@@ -35,6 +35,7 @@ const standIns: Readonly<Record<string, string>> = {
   '"vitest"': '"../../runner.ts"',
   '"pino"': '"../../loggers.ts"',
   '"winston"': '"../../loggers.ts"',
+  '"@sentry/node"': '"../../sentry.ts"',
   '"mongodb"': '"../../mongodb.ts"',
 };
 
