@@ -120,11 +120,10 @@ export class Claims<Tx> {
   /** Returns how many attempts may begin at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
     if (this.#closed) return { limit: 0, ahead: 0, wait: undefined };
-    const { unrecorded, running } = this.#options;
-    const trialIn = unrecorded.trialAt(now, running.size + this.#reserved);
+    const { unrecorded } = this.#options;
+    const trialIn = unrecorded.trialAt(now);
     if (trialIn === undefined) return this.#roomAt(now);
-    if (trialIn > 0)
-      return { limit: 0, ahead: 0, wait: trialIn === Number.POSITIVE_INFINITY ? undefined : trialIn };
+    if (trialIn > 0) return { limit: 0, ahead: 0, wait: trialIn };
     const room = this.#roomAt(now);
     return { ...room, limit: Math.min(room.limit, 1), ahead: 0 };
   }

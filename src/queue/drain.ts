@@ -80,8 +80,6 @@ export class Drain<Tx> {
     while (!this.isOver) {
       const { next, looks } = changes;
       const now = performance.now();
-      const stuck = unrecorded.stuckAt(now);
-      if (stuck !== undefined) throw stuck.error;
       const { limit, wait } = claims.roomAt(now);
       const isHopeless = this.#isHopeless(now);
       const isPaused = breaker.isAllShut;
@@ -94,6 +92,11 @@ export class Drain<Tx> {
         breaker.asking ||
         !(limit > 0 || isPaused || isHopeless || claims.closed)
       ) {
+        if (this.#onlyKeepsResults && unrecorded.isStuckAt(now)) {
+          // If the store records others, the results are at fault themselves, and go on without the drain.
+          if (unrecorded.failure === undefined) break;
+          throw unrecorded.failure;
+        }
         const within = limit > 0 || isPaused || isHopeless ? undefined : wait;
         const either = Promise.race([next, requested]);
         await (within === undefined ? either : withTimeout(within, either));
@@ -109,6 +112,11 @@ export class Drain<Tx> {
   #isHopeless(now: number): boolean {
     const { limiting, since } = this.#parts.readLimits.of(undefined);
     return !this.#stop.timed && limiting && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
+  }
+
+  /** Whether all that the drain waits for are results that the store does not record. */
+  get #onlyKeepsResults(): boolean {
+    return this.#open.size > 0 && [...this.#open].every(({ keepsResult }) => keepsResult);
   }
 
   /** Whether the drain was stopped. */

@@ -16,6 +16,8 @@ export class Pruner<Tx> {
   #started = false;
   #closed = false;
   #running: Promise<void> | undefined;
+  /** Why the last run failed. It is `undefined` if it succeeded, or if there was none. */
+  failure: unknown;
 
   constructor(options: QueueOptions<Tx>) {
     const { retention, parkedRetention, snapshotRetention } = options.policy;
@@ -48,8 +50,11 @@ export class Pruner<Tx> {
   async #prune(stop: { readonly asked: boolean }): Promise<void> {
     try {
       await this.#run(() => this.#closed || stop.asked);
+      this.failure = undefined;
     } catch (error) {
-      this.#options.logger.warn("the store could not delete old events. Trying again later", { error });
+      this.failure = error;
+      const message = "the store could not delete old events. Trying again later";
+      this.#options.logger.limited("prune", "warn", message, { error });
     }
   }
 

@@ -27,7 +27,10 @@ export class Queue<Tx> {
   readonly breaker: CircuitBreaker;
   readonly #options: QueueOptions<Tx>;
   readonly #readLimits: ReadLimits;
-  readonly #unrecorded = new Unrecorded(() => this.#claims.startWaiting());
+  readonly #unrecorded = new Unrecorded(() => {
+    this.#claims.startWaiting();
+    this.#changes.tell();
+  });
   readonly #shares: Shares;
   readonly #changes = new ChangeSignal(() => this.#running.size);
   readonly #running: RunningAttempts<Tx>;
@@ -106,6 +109,11 @@ export class Queue<Tx> {
   /** The error of the store that keeps this process from recording results, or the loop from claiming. */
   get failure(): unknown {
     return this.#unrecorded.failure ?? this.#loop.failure;
+  }
+
+  /** Why this process could not delete old events when it last tried. */
+  get retentionError(): unknown {
+    return this.#pruner.failure;
   }
 
   /** Whether this process handles due events now, in its loop or in a drain. */

@@ -58,8 +58,9 @@ export class RunningAttempts<Tx> {
   get freeSlots(): number {
     const { concurrency } = this.#queue.policy;
     // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
-    // pile up if the store is slow.
-    return concurrency + Math.min(this.#settling.size, concurrency) - this.#all.size;
+    // pile up if the store is slow. Results that the store has refused take no slot at all.
+    const most = concurrency + this.#options.unrecorded.size;
+    return concurrency + Math.min(this.#settling.size, most) - this.#all.size;
   }
 
   of(eventId: string): Attempt<Tx> | undefined {

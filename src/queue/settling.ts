@@ -2,8 +2,8 @@
 
 import { isThenable, withTimeout } from "../async.ts";
 import { InvalidWriteError, StayhookError } from "../errors.ts";
+import { InterruptedError } from "../stores/call-errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
-import { LockedError } from "../stores/locked-error.ts";
 import type { Lease } from "./leases.ts";
 import { type KeptResult, Unrecorded } from "./unrecorded.ts";
 import type { AttemptResult, QueueOptions } from "./work.ts";
@@ -33,6 +33,7 @@ export class Settling<Tx> {
     this.#queue = queue;
     this.#lease = lease;
     this.#options = options;
+    options.unrecorded.started();
   }
 
   /** Whether the attempt keeps a result that the store did not record. */
@@ -76,17 +77,12 @@ export class Settling<Tx> {
     const { unrecorded } = this.#options;
     const lease = this.#lease;
     lease.ending = true;
-    let failedAt: number | undefined;
     try {
       for (let tries = 0; ; tries += 1) {
-        // If the lease was renewed after a failure, the store works. The next failure of writes is not an outage.
-        const storeWorks = failedAt !== undefined && lease.renewedAt > failedAt;
         const tried = await this.#trySettle(outcome, writes !== undefined);
         if (!("error" in tried)) return tried.end;
         let { error } = tried;
-        const failure =
-          writes?.failureIn(error) ??
-          (storeWorks && writes && !(error instanceof StayhookError) ? { error } : undefined);
+        const failure = writes?.failureIn(error);
         if (failure) return failure;
         if (lean && tries > 0 && !(error instanceof NoAnswer)) {
           const again = await this.#trySettle(lean, writes !== undefined);
@@ -94,14 +90,10 @@ export class Settling<Tx> {
           error = again.error;
         }
         if (lease.lost) return this.lost();
-        failedAt ??= performance.now();
-        // The writes may be at fault, unless the error is the store's own. Then other attempts need not wait.
-        const mayBeWrites = writes !== undefined && !(error instanceof StayhookError);
-        const isAlone = mayBeWrites || error instanceof LockedError;
-        this.#noteFailure(error, outcome, isAlone);
+        // A released attempt has no result to keep.
+        if (outcome.state !== "released") this.#keep(error);
         if (this.#isOver || (!this.#kept && !lease.held)) throw error;
-        const wait = Unrecorded.waitAfter(isAlone ? Math.min(tries, 2) : tries);
-        await withTimeout(wait, Promise.race([this.#over.promise, unrecorded.works]));
+        await withTimeout(Unrecorded.waitAfter(tries), Promise.race([this.#over.promise, unrecorded.works]));
         if (lease.lost) return this.lost();
       }
     } finally {
@@ -125,27 +117,23 @@ export class Settling<Tx> {
         return this.#lease.claim === claim
           ? { end: this.lost() }
           : { error: new Error("the event was claimed anew") };
-      this.#options.unrecorded.recorded();
+      if (outcome.state !== "released") this.#options.unrecorded.recorded();
       return { end: outcome.state };
     } catch (error) {
       return { error };
     }
   }
 
-  /** Keeps the result of a callback. A released attempt has none. */
-  #noteFailure(error: unknown, { state }: Outcome<Tx>, isAlone: boolean): void {
-    const { unrecorded } = this.#options;
+  /** Keeps the result of a callback. It needs no slot, because it must not hold up other events. */
+  #keep(error: unknown): void {
+    const { unrecorded, onSettling } = this.#options;
     const { eventId } = this.#lease.claim;
-    const noted = isAlone ? unrecorded.failedAlone(error, this.#kept) : unrecorded.failed(error, this.#kept);
-    if (state === "released") return;
-    if (this.#kept === undefined || this.#kept === noted) {
-      this.#kept = noted;
-      unrecorded.keep(noted);
-    }
+    this.#kept = unrecorded.keep(error, this.#kept);
+    onSettling();
     this.#queue.logger.limited(
       "settle",
       "warn",
-      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again${isAlone ? "" : ". It claims no events meanwhile"}`,
+      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again. Until the store records another result, the handler claims one event at a time`,
       { eventId, error },
     );
   }
@@ -185,7 +173,7 @@ export class Settling<Tx> {
   }
 }
 
-class NoAnswer extends Error {
+class NoAnswer extends StayhookError {
   constructor(patience: number) {
     super(`the store did not answer within ${patience} ms`);
   }
@@ -201,12 +189,19 @@ interface WriteFailure {
  */
 export class GuardedWrites<Tx> {
   #failure: WriteFailure | undefined;
+  /** Whether the functions have begun since the last failure of the store. */
+  #began = false;
+  /** How often in a row the store has lost its connection while the functions ran. */
+  #interruptions = 0;
   readonly list: readonly Write<Tx>[];
 
   constructor(writes: readonly Write<Tx>[]) {
     this.list = writes.map((write, index) => (tx: Tx) => {
       // If the commit fails, the store runs all functions again. Forget the failure of the earlier run.
-      if (index === 0) this.#failure = undefined;
+      if (index === 0) {
+        this.#began = true;
+        this.#failure = undefined;
+      }
       try {
         const writing = write(tx);
         if (writing instanceof Promise) return writing.catch((error) => this.#failed(error));
@@ -219,12 +214,21 @@ export class GuardedWrites<Tx> {
 
   /**
    * Returns the failure of a function that the user passed to `event.atomically`; `undefined` if the store failed. If
-   * the function failed, the store rejects with the function's error. If the connection was lost, the function also
-   * fails, but the store rejects with its own error.
+   * the function failed, the store rejects with the function's error. If the connection was lost, the store rejects with
+   * an error of its own. That may be an outage once. Twice in a row, the functions end the connection.
    */
   failureIn(rejection: unknown): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };
-    return this.#failure && Object.is(this.#failure.error, rejection) ? this.#failure : undefined;
+    if (this.#failure && Object.is(this.#failure.error, rejection)) return this.#failure;
+    // In a try that finds no connection, no function begins.
+    if (!this.#began) return undefined;
+    const isInterrupted =
+      this.#failure !== undefined ||
+      rejection instanceof InterruptedError ||
+      !(rejection instanceof StayhookError);
+    this.#interruptions = isInterrupted ? this.#interruptions + 1 : 0;
+    this.#began = false;
+    return this.#interruptions > 1 ? (this.#failure ?? { error: rejection }) : undefined;
   }
 
   /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */

@@ -1,6 +1,7 @@
 // Use imported timers: a test's fake timers replace the globals, and would stop the timeouts.
 import { clearTimeout, setTimeout } from "node:timers";
 import { InvalidWriteError } from "../errors.ts";
+import type { SqlWrites } from "./sql/driver.ts";
 
 /** The time limit for all `event.atomically` functions of one event, ms. They hold a connection of the pool. */
 export const LONGEST_WRITES = 60_000;
@@ -10,6 +11,34 @@ export class WriteFailed extends Error {
   constructor(cause: unknown) {
     super("a function passed to event.atomically threw an error", { cause });
   }
+}
+
+/**
+ * Thrown if the connection ended while the functions passed to `event.atomically` had their transaction. The error that
+ * showed it is the `cause`.
+ */
+export class WritesInterrupted extends Error {
+  constructor(cause: unknown) {
+    super("the connection ended while a function passed to event.atomically ran", { cause });
+  }
+}
+
+/**
+ * Runs the functions passed to `event.atomically`. Whatever the error of a function is, the function has failed, unless
+ * the connection turns out to have ended: no code of an error says that.
+ *
+ * @throws WriteFailed if a function throws; `InvalidWriteError` as {@link writeWithinTime}
+ */
+export function runWrites<C extends object>(connection: C, writes: SqlWrites["writes"]): Promise<void> {
+  return writeWithinTime(connection, async (tx) => {
+    for (const write of writes) {
+      try {
+        await write(tx as never);
+      } catch (cause) {
+        throw new WriteFailed(cause);
+      }
+    }
+  });
 }
 
 /** Waits at most `ms` for a connection. Releases a connection that arrives later. */

@@ -57,24 +57,29 @@ export interface AvailableHealth {
    * newer stayhook has upgraded the store. It is `undefined` if the store has no versions, such as `memoryStore`.
    */
   readonly schema?: StoreSchema | undefined;
+  /**
+   * Why this process could not delete old events and snapshots when it last tried: see `retention`. It is `undefined` if
+   * it could, or has not tried yet.
+   */
+  readonly retentionError?: unknown;
   /** There is no error, because the store answers. */
   readonly error?: undefined;
 }
 
-/** The health of a handler whose store does not answer. */
+/** The health of a handler whose store fails in part or altogether. */
 export interface UnavailableHealth {
   /**
    * The store failed, or did not answer within 10 seconds. Or this process could not claim events when it last tried,
    * because the store failed or did not answer the claim within 30 seconds. Or the store answers but does not record the
-   * results of callbacks. The process then keeps the results, tries again, and claims nothing meanwhile.
+   * results of callbacks. The process then keeps the results, tries again, and claims one event at a time meanwhile.
    */
   readonly state: "unavailable";
   /** The error of the store. */
   readonly error: unknown;
-  /** The counts are unknown, because the store does not answer. */
-  readonly counts?: undefined;
-  /** The age is unknown, because the store does not answer. */
-  readonly oldestWaitingAge?: undefined;
+  /** How many events the store has in each state. It is `undefined` if the store does not tell. */
+  readonly counts?: Record<EventState, number> | undefined;
+  /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits, or the store does not tell. */
+  readonly oldestWaitingAge?: number | undefined;
   /** The time is unknown, because the store does not answer. */
   readonly lastReceivedAt?: undefined;
   /** No pause is reported, because the store does not answer. */
@@ -89,6 +94,8 @@ export interface UnavailableHealth {
   readonly pausedAccounts?: undefined;
   /** The version is unknown, because the store does not answer. If its tables are too old, the error says so. */
   readonly schema?: undefined;
+  /** Why this process could not delete old events and snapshots when it last tried. */
+  readonly retentionError?: unknown;
 }
 
 /** The result of {@link WebhookHandler.health}. `state` narrows its type. */
@@ -100,9 +107,11 @@ const STORE_TIMEOUT = 10_000;
 /** What {@link healthOf} reports on. */
 export interface Patient {
   /** `store`, `counts` and `queue` are `undefined` if `forwardTo` passes the events to a queue of the user. */
-  readonly store: Pick<EventStore<never>, "lastReceivedAt" | "schema"> | undefined;
-  readonly counts: Pick<StoreCounts, "read"> | undefined;
-  readonly queue: Pick<Queue<never>, "state" | "pause" | "failure" | "pausedAccounts"> | undefined;
+  readonly store: Pick<EventStore<never>, "lastReceivedAt" | "oldestWaiting" | "schema"> | undefined;
+  readonly counts: Pick<StoreCounts, "count"> | undefined;
+  readonly queue:
+    | Pick<Queue<never>, "state" | "pause" | "failure" | "pausedAccounts" | "retentionError">
+    | undefined;
   readonly hasAccounts?: boolean;
   readonly closed: boolean;
   /** When this process last recorded a notification. */
@@ -120,28 +129,53 @@ function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
   return { count: new Set(pauses.map(({ account }) => account)).size, first };
 }
 
+/** The counts of a handler without a store. */
+const NONE = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+
 /** Never rejects. */
 export async function healthOf(patient: Patient): Promise<Health> {
   const { store, counts, queue, hasAccounts, closed, lastReceivedAt } = patient;
+  const [counted, oldest, last, schema] = await Promise.all([
+    answerOf(async () => counts?.count(0)),
+    answerOf(async () => store?.oldestWaiting()),
+    answerOf(async () => store?.lastReceivedAt()),
+    answerOf(async () => store?.schema?.()),
+  ]);
+  const retention = queue?.retentionError === undefined ? {} : { retentionError: queue.retentionError };
+  const failed = [counted, oldest, last, schema].find((answer) => "error" in answer);
+  const error = failed === undefined ? queue?.failure : failed.error;
+  if (failed !== undefined || error !== undefined) {
+    const told = { counts: counted.value?.counts, oldestWaitingAge: oldest.value };
+    return { state: "unavailable", error, ...told, ...retention };
+  }
+  return {
+    state: queue?.state ?? (closed ? "stopped" : "idle"),
+    counts: counted.value?.counts ?? NONE,
+    oldestWaitingAge: oldest.value,
+    lastReceivedAt: store ? last.value : lastReceivedAt,
+    pausedSince: queue?.pause?.since,
+    pauseReason: queue?.pause?.reason,
+    pauseScope: queue?.pause?.scope,
+    pauseRef: queue?.pause?.ref,
+    ...(hasAccounts && { pausedAccounts: pausedAccountsOf(queue?.pausedAccounts ?? []) }),
+    schema: schema.value,
+    ...retention,
+  };
+}
+
+/** What one call of the store answers, or why it does not. */
+type Answer<T> =
+  | { readonly value: T; readonly error?: never }
+  | { readonly value?: never; readonly error: unknown };
+
+async function answerOf<T>(call: () => Promise<T>): Promise<Answer<T>> {
   try {
-    const asked = Promise.all([counts?.read(0), store?.lastReceivedAt(), store?.schema?.()]);
-    const answered = await withTimeout(STORE_TIMEOUT, asked);
-    if (!answered) throw new Error(`The store did not answer within ${STORE_TIMEOUT} ms`);
-    if (queue?.failure !== undefined) throw queue.failure;
-    const [reading, last, schema] = answered;
-    return {
-      state: queue?.state ?? (closed ? "stopped" : "idle"),
-      counts: reading?.counts ?? { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
-      oldestWaitingAge: reading?.oldestWaitingAge,
-      lastReceivedAt: store ? last : lastReceivedAt,
-      pausedSince: queue?.pause?.since,
-      pauseReason: queue?.pause?.reason,
-      pauseScope: queue?.pause?.scope,
-      pauseRef: queue?.pause?.ref,
-      ...(hasAccounts && { pausedAccounts: pausedAccountsOf(queue?.pausedAccounts ?? []) }),
-      schema,
-    };
+    const answered = await withTimeout(
+      STORE_TIMEOUT,
+      call().then((value) => ({ value })),
+    );
+    return answered ?? { error: new Error(`The store did not answer within ${STORE_TIMEOUT} ms`) };
   } catch (error) {
-    return { state: "unavailable", error };
+    return { error };
   }
 }

@@ -51,11 +51,16 @@ export class StoreCounts {
     this.#log = log;
   }
 
-  /** Resolves to a reading whose counts are at most `maxAge` ms old. Rejects with the error of the store. */
-  async read(maxAge: number = FRESH): Promise<CountsReading> {
+  /** Resolves to counts that are at most `maxAge` ms old. Rejects with the error of the store. */
+  async count(maxAge: number): Promise<Counted> {
     const isFresh = this.#last && performance.now() - this.#last.at < maxAge;
+    return isFresh ? this.#last! : this.#renew().counted;
+  }
+
+  /** Resolves to a reading whose counts are fresh. Rejects with the error of the store. */
+  async read(): Promise<CountsReading> {
     const [{ counts, scheduledDue }, oldestWaitingAge] = await Promise.all([
-      isFresh ? this.#last! : this.#renew().counted,
+      this.count(FRESH),
       this.#store.oldestWaiting(),
     ]);
     return { counts, scheduledDue, oldestWaitingAge };

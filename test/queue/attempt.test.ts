@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
-import { InvalidWriteError } from "../../src/errors.ts";
+import { InvalidWriteError, StayhookError } from "../../src/errors.ts";
 import { safeBackoff } from "../../src/queue/retries.ts";
 import type { WorkResult } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
@@ -342,10 +342,11 @@ describe("the end of an attempt", () => {
 });
 
 describe("writes that go with the end of an event", () => {
-  test("count as failed if their commit always fails while renewals work", async () => {
+  test("count as failed if their commit always fails", async () => {
     const { ran, stateOf, store, add } = await startedQueue(["bad 1", "bad 2"], {
       alter: {
-        settle: first((_claim, outcome) => {
+        settle: first(async (_claim, outcome) => {
+          await runWrites(outcome);
           if ("writes" in outcome && outcome.writes) throw new Error("violates a deferred constraint");
         }),
       },
@@ -407,7 +408,7 @@ describe("writes that go with the end of an event", () => {
         settle: first(async (_claim, outcome) => {
           await runWrites(outcome);
           commits += 1;
-          if (commits < 3) throw new Error("commit failed");
+          if (commits < 2) throw new Error("commit failed");
         }),
       },
       work: () =>
@@ -418,7 +419,7 @@ describe("writes that go with the end of an event", () => {
     });
     await advance(2 * SECOND);
     expect(await stateOf("a")).toBe("done");
-    expect(wrote).toEqual(["one", "two", "one", "two", "one", "two"]);
+    expect(wrote).toEqual(["one", "two", "one", "two"]);
     expect(ran).toEqual(["a"]);
   });
 
@@ -494,27 +495,55 @@ describe("writes that go with the end of an event", () => {
     expect([await stateOf("a"), runs]).toEqual(["done", 1]);
   });
 
-  test("are tried again under the lease if the store's connection is lost, and no attempt counts", async () => {
-    let [wrote, lost, left] = [0, false, 2];
+  test.each<{
+    name: string;
+    tries: readonly ("lost" | "no connection" | "locked" | "works")[];
+    failed: boolean;
+  }>([
+    { name: "loses its connection once", tries: ["lost", "works"], failed: false },
+    { name: "finds no connection", tries: ["no connection", "no connection", "works"], failed: false },
+    {
+      name: "loses its connection, and meets a lock",
+      tries: ["lost", "locked", "lost", "works"],
+      failed: false,
+    },
+    { name: "loses its connection twice in a row", tries: ["lost", "lost"], failed: true },
+    {
+      name: "loses its connection each time that the functions run",
+      tries: ["lost", "no connection", "no connection", "lost"],
+      failed: true,
+    },
+  ])("$name: the attempt has failed: $failed", async ({ tries, failed }) => {
+    const left = [...tries];
+    let [wrote, now] = [0, left[0]];
     const { ran, kinds, store } = await startedQueue(["a"], {
+      backoff: () => HOUR,
       alter: {
-        // Act like a driver that loses its connection: the user's write rejects, and then the store reports the loss.
+        // Act like a driver: if the connection is lost, the user's write rejects, and then the store reports the loss.
         settle: first(async (_claim, outcome) => {
-          lost = left-- > 0;
+          now = left.shift();
+          if (now === "no connection") throw new StayhookError("connect ECONNREFUSED");
           await runWrites(outcome).catch((cause) => {
-            throw new Error("the connection to the database was lost", { cause });
+            throw new StayhookError("the connection to the database was lost", { cause });
           });
+          if (now === "locked") throw new StayhookError("another transaction holds the row");
         }),
       },
       work: () =>
         withWrites(async () => {
-          if (lost) throw new Error("Connection terminated unexpectedly");
-          wrote += 1;
+          if (now === "lost") throw new Error("Connection terminated unexpectedly");
+          if (now === "works") wrote += 1;
         }),
     });
-    await advance(2 * SECOND);
-    expect([kinds(), ran, wrote]).toEqual([["done"], ["a"], 1]);
-    expect(await store.get("a")).toMatchObject({ state: "done", attempts: 1 });
+    await advance(4 * SECOND);
+    expect([kinds(), ran, wrote, left]).toEqual([[failed ? "failed" : "done"], ["a"], failed ? 0 : 1, []]);
+    expect(await store.get("a")).toMatchObject({
+      ...{ state: failed ? "retrying" : "done", attempts: 1 },
+      ...(failed && {
+        reason: "callback",
+        history: [{ error: startingWith("Error: Connection terminated unexpectedly") }],
+      }),
+    });
   });
 });
 

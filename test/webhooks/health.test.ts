@@ -94,11 +94,52 @@ describe("health", () => {
     expect(await webhooks.health()).toEqual({
       state: "unavailable",
       error: expect.objectContaining({ message: "The store did not answer claim() within 30000 ms." }),
+      counts: { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 },
     });
     expect(logger.lines.join()).toContain("the store failed");
     claim.mockRestore();
     await advance(31_000);
     expect((await webhooks.health()).state).toBe("running");
+    await webhooks.close();
+  });
+
+  test.each<{ name: "counts" | "oldestWaiting" | "lastReceivedAt" | "claim"; told: object }>([
+    { name: "counts", told: { oldestWaitingAge: 40_000 } },
+    { name: "oldestWaiting", told: { counts: expect.objectContaining({ pending: 1 }) } },
+    {
+      name: "lastReceivedAt",
+      told: { counts: expect.objectContaining({ pending: 1 }), oldestWaitingAge: 40_000 },
+    },
+    { name: "claim", told: { counts: expect.objectContaining({ pending: 1 }), oldestWaitingAge: 40_000 } },
+  ])(
+    "tells what the store answers while $name() fails, for alerts on parked and waiting events",
+    async ({ name, told }) => {
+      const error = new Error("the store is down");
+      const store = alteredStore(memoryStore(), { [name]: failing(() => true, error.message) });
+      const { deliver, webhooks } = handlerOf({ store, autoStart: name === "claim" });
+      await deliver(notificationOf());
+      await advance(40_000);
+      expect(await webhooks.health()).toEqual({ state: "unavailable", error, ...told });
+      await webhooks.close();
+    },
+  );
+
+  test("tells why old events are not deleted, without another state, and the log says so once a minute", async () => {
+    let isDown = true;
+    const store = alteredStore(memoryStore(), { prune: failing(() => isDown, "DELETE refused") });
+    const { webhooks, logger } = handlerOf({ store, retention: "1s" });
+    webhooks.start();
+    await advance(HOUR);
+    expect(await webhooks.health()).toMatchObject({
+      state: "running",
+      retentionError: { message: "DELETE refused" },
+    });
+    const lines = logger.lines.filter((line) => String(line).includes("could not delete old events"));
+    expect(lines.length).toBeGreaterThan(50);
+    expect(lines.length).toBeLessThanOrEqual(61);
+    isDown = false;
+    await advance(60_000);
+    expect(await webhooks.health()).not.toHaveProperty("retentionError");
     await webhooks.close();
   });
 

@@ -6,9 +6,8 @@ import { createSlots, withTimeout } from "../../async.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import type { Write } from "../event-store.ts";
-import { LockedError } from "../locked-error.ts";
-import { connectWithin, WriteFailed, writeWithinTime } from "../server-pool.ts";
+import { InterruptedError, LockedError } from "../call-errors.ts";
+import { connectWithin, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -32,8 +31,6 @@ const TRY_AGAIN = [LOCK_TIMEOUT, 1213, 1467];
 const READ_ONLY = [1290, 1792, 1836];
 /** The error codes of a server or user that has all the connections that it may have. */
 const TOO_MANY = [1040, 1203, 1226];
-/** The error codes of a full disk. */
-const FULL = [1021, 1114];
 const SAVEPOINT_UNKNOWN = 1305;
 const TRIES = 10;
 /** The errors of a column or index that exists. An interrupted migration has made it. */
@@ -138,12 +135,14 @@ export function mysqlDriver({
     return lend(async (connection, query) => {
       if (!isPrepared) await query(`SET TRANSACTION ${ISOLATION}`);
       await query("START TRANSACTION");
+      let hasWrites = false;
       try {
         const result = await runAsync(steps(), async (step) => {
           if (!("writes" in step)) return execute(query, step, prefix);
+          hasWrites = true;
           if (isPrepared) await query(writeLimits(commandTimeout)).catch(() => {});
           try {
-            await runWrites(connection, step);
+            await runInSavepoint(connection, step);
           } finally {
             // Restore the limits even if a function failed, because the connection goes back into the pool.
             if (isPrepared) await query(ownLimits(commandTimeout)).catch(() => {});
@@ -153,7 +152,11 @@ export function mysqlDriver({
         await query("COMMIT");
         return result;
       } catch (error) {
-        if (!isLost(error)) await query("ROLLBACK");
+        if (error instanceof InvalidWriteError || (!hasWrites && isLost(error))) throw error;
+        // Only an answer to the rollback shows that the connection lives.
+        await query("ROLLBACK").catch(() => {
+          throw hasWrites ? new WritesInterrupted(error) : error;
+        });
         throw error;
       }
     });
@@ -221,10 +224,11 @@ export function mysqlDriver({
           await sleep(pause + Math.random() * 2 ** tries);
           continue;
         }
-        const isOfTheStore = mayTryAgain || isLost(error) || FULL.includes(errnoOf(cause) ?? 0);
-        if (error instanceof WriteFailed && !isOfTheStore) throw cause;
+        if (error instanceof WriteFailed) throw cause;
         if (error instanceof StayhookError || error instanceof LeaseLost) throw error;
-        const Failure = errnoOf(cause) === LOCK_TIMEOUT ? LockedError : StayhookError;
+        const isLocked = errnoOf(cause) === LOCK_TIMEOUT;
+        const Failure =
+          error instanceof WritesInterrupted ? InterruptedError : isLocked ? LockedError : StayhookError;
         throw new Failure(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
       } finally {
         running.delete(trying);
@@ -277,17 +281,9 @@ async function execute(
   }
 }
 
-async function runWrites(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
+async function runInSavepoint(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
   await connection.query("SAVEPOINT stayhook_writes");
-  await writeWithinTime(connection, async (tx) => {
-    for (const write of writes as unknown as readonly Write<PoolConnection>[]) {
-      try {
-        await write(tx);
-      } catch (cause) {
-        throw new WriteFailed(cause);
-      }
-    }
-  });
+  await runWrites(connection, writes);
   try {
     await connection.query("RELEASE SAVEPOINT stayhook_writes");
   } catch (cause) {
@@ -317,10 +313,9 @@ function isFull(error: unknown): boolean {
 
 /** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */
 function isLost(error: unknown): boolean {
-  if (error instanceof WriteFailed)
-    return isLost(error.cause) && (error.cause as { fatal?: unknown }).fatal === true;
   if (error instanceof InvalidWriteError) return true;
-  if (error instanceof StayhookError || error instanceof LeaseLost) return false;
+  if (error instanceof WriteFailed || error instanceof StayhookError || error instanceof LeaseLost)
+    return false;
   const errno = errnoOf(error);
   return errno === undefined || READ_ONLY.includes(errno);
 }

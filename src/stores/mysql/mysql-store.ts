@@ -1,8 +1,8 @@
 import type { PoolConnection } from "mysql2/promise";
 import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
+import { LockedError } from "../call-errors.ts";
 import type { Write } from "../event-store.ts";
-import { LockedError } from "../locked-error.ts";
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {

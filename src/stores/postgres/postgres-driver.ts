@@ -1,11 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Client, Pool, PoolClient } from "pg";
 import { withTimeout } from "../../async.ts";
-import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
 import { loadDriver } from "../load-driver.ts";
-import { LockedError } from "../locked-error.ts";
-import { connectWithin, LONGEST_WRITES, WriteFailed, writeWithinTime } from "../server-pool.ts";
+import { connectWithin, LONGEST_WRITES, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -18,6 +17,22 @@ import {
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
 import { cancelStatement } from "./postgres-cancel.ts";
+import {
+  CONFLICTS,
+  causeOf,
+  hasTimedOut,
+  isStandby,
+  isUnsupportedParameter,
+  mayBeBroken,
+  misuseOf,
+  NOT_PREPARED,
+  READ_ONLY,
+  StandbyError,
+  sqlState,
+  storeError,
+  TOO_MANY,
+  TRANSACTION_TIMEOUT,
+} from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import type { Statement } from "./postgres-statements.ts";
 
@@ -61,13 +76,17 @@ const END_WITHIN = 1000;
 interface Session {
   readonly client: PoolClient;
   /** Whether the connection has ended. */
-  isLost(): boolean;
+  isLost: boolean;
+  /** The error with which the connection ended between two statements. */
+  error?: unknown;
 }
 
 /** Starts a transaction. If this process freezes, the server ends the transaction after {@link LONGEST_WRITES} ms. */
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
 /** How long a statement of a migration may take, and how long it may wait for a lock while other statements wait behind it, ms. */
 const MIGRATION = { timeout: 60_000, lockTimeout: 5000 } as const;
+/** How long the notifier does without a connection of its own if the server allows no more, ms. */
+const CROWDED = 60_000;
 /** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
 const TRIES = 4;
 
@@ -112,7 +131,8 @@ export class PostgresDriver implements SqlDriver {
 
   migrate(steps: () => SqlSteps<void>, failing: string): Promise<void> {
     const { timeout, lockTimeout } = MIGRATION;
-    return this.#use(failing, async ({ client, isLost }) => {
+    return this.#use(failing, async (session) => {
+      const { client } = session;
       const run = (sql: string, values: readonly unknown[] = []) =>
         this.#execute(client, sql, values, undefined, timeout);
       await run(BEGIN);
@@ -128,7 +148,7 @@ export class PostgresDriver implements SqlDriver {
         });
         await run("COMMIT");
       } catch (error) {
-        if (!isLost() && !mayBeBroken(error)) await run("ROLLBACK");
+        if (!session.isLost && !mayBeBroken(error)) await run("ROLLBACK");
         throw error;
       }
     });
@@ -155,29 +175,44 @@ export class PostgresDriver implements SqlDriver {
       await this.#execute(client, begin).catch((error: unknown) => {
         throw isStandby(error) ? new StandbyError(error) : error;
       });
+      let hasWrites = false;
       try {
-        let hasWrites = false;
         const result = await runAsync(steps(), async (step) => {
           if (!("writes" in step)) return this.#step(client, step);
           hasWrites = true;
-          await this.#runWrites(session, step);
+          await this.#runWrites(client, step);
           return { rows: [], changes: 0 };
         });
         await this.#execute(client, "COMMIT").catch((error: unknown) => {
           // A deferred constraint fails at the commit. It is the writes' fault.
-          throw hasWrites && sqlState(error) !== undefined && !isStoreFailure(error)
-            ? new WriteFailed(error)
-            : error;
+          throw hasWrites && sqlState(error) !== undefined ? new WriteFailed(error) : error;
         });
         return result;
       } catch (error) {
-        if (session.isLost() || mayBeBroken(error)) throw error;
-        await this.#execute(client, "ROLLBACK").catch((cause: unknown) => {
-          throw new Error("the connection failed", { cause });
-        });
-        throw error;
+        const asks = hasWrites || !mayBeBroken(error);
+        if (asks && (await this.#rollBack(session, error))) throw error;
+        throw hasWrites ? this.#interrupted(session, error) : error;
       }
     });
+  }
+
+  /** @returns whether the connection lives, which only an answer to the rollback shows */
+  async #rollBack(session: Session, error: unknown): Promise<boolean> {
+    const { client } = session;
+    if (session.isLost) return false;
+    if (hasTimedOut(error)) await cancelStatement(client);
+    await this.#execute(client, "ROLLBACK").catch(() => {
+      session.isLost = true;
+    });
+    return !session.isLost;
+  }
+
+  /** Returns the error for writes whose connection ended. */
+  #interrupted(session: Session, error: unknown): unknown {
+    if (error instanceof InvalidWriteError) return error;
+    const cause = causeOf(error);
+    const isTooLong = [cause, session.error].some((each) => sqlState(each) === TRANSACTION_TIMEOUT);
+    return isTooLong ? new WriteFailed(cause) : new WritesInterrupted(cause);
   }
 
   /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */
@@ -224,26 +259,14 @@ export class PostgresDriver implements SqlDriver {
   }
 
   /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
-  async #runWrites({ client, isLost }: Session, { writes }: SqlWrites): Promise<void> {
+  async #runWrites(client: PoolClient, { writes }: SqlWrites): Promise<void> {
     const own = this.#ownLimit;
     const longer = own === undefined ? "" : `; SET LOCAL statement_timeout = ${LONGEST_WRITES}`;
     await this.#execute(client, `SAVEPOINT stayhook_writes${longer}`);
-    await writeWithinTime(client, async (tx) => {
-      try {
-        for (const write of writes) await write(tx as never);
-      } catch (cause) {
-        // The connection or the server failed, not the user's write.
-        if (isLost() || hasTimedOut(cause) || isStoreFailure(cause))
-          throw new Error("the database failed while a function passed to event.atomically ran", { cause });
-        throw new WriteFailed(cause);
-      }
-    });
+    await runWrites(client, writes);
     const shorter = own === undefined ? "" : `; SET LOCAL statement_timeout = ${own}`;
     await this.#execute(client, `RELEASE SAVEPOINT stayhook_writes${shorter}`).catch((cause: unknown) => {
-      const state = sqlState(cause);
-      throw state === undefined
-        ? cause
-        : new InvalidWriteError(state === "25P02" ? FAILED : ENDED, { cause });
+      throw misuseOf(cause) ?? cause;
     });
   }
 
@@ -258,19 +281,20 @@ export class PostgresDriver implements SqlDriver {
       for (let tries = 1; ; tries += 1) {
         const client = await this.#current();
         const prepares = this.#canPrepare;
-        let isLost = false;
-        const onLost = (): void => {
-          isLost = true;
+        const session: Session = { client, isLost: false };
+        const onLost = (error?: unknown): void => {
+          session.isLost = true;
+          session.error ??= error;
         };
         // Without a listener for `error`, the loss of a lent connection would crash the process.
         client.on("error", onLost).on("end", onLost);
         let isBroken = false;
         try {
-          return await job({ client, isLost: () => isLost });
+          return await job(session);
         } catch (error) {
-          isBroken = isLost || mayBeBroken(error);
+          isBroken = session.isLost || mayBeBroken(error);
           // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
-          if (hasTimedOut(error) && !isLost) await cancelStatement(client);
+          if (isBroken && hasTimedOut(error) && !session.isLost) await cancelStatement(client);
           if (!this.#mayRepeat(error, tries, prepares)) throw error;
         } finally {
           client.release(isBroken);
@@ -288,7 +312,7 @@ export class PostgresDriver implements SqlDriver {
 
   /** @param prepares - whether the job used prepared statements. Another job may have ended that meanwhile */
   #mayRepeat(error: unknown, tries: number, prepares: boolean): boolean {
-    const state = sqlState(error) ?? sqlState((error as Error | undefined)?.cause) ?? "";
+    const state = sqlState(causeOf(error)) ?? "";
     if (state === READ_ONLY || error instanceof StandbyError) {
       this.failovers += 1;
       return tries === 1;
@@ -370,11 +394,6 @@ export class PostgresDriver implements SqlDriver {
   }
 }
 
-const ENDED =
-  "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
-const FAILED =
-  "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";
-
 const loadPg = (): Promise<typeof import("pg")> =>
   loadDriver("postgresStore", "pg", "Pool", () => import("pg"));
 
@@ -385,97 +404,4 @@ function assertUtf8(encoding: string): void {
   throw new StayhookError(
     `postgresStore: the database's encoding is ${encoding}, which cannot hold every notification. Create a database WITH ENCODING 'UTF8'.`,
   );
-}
-
-/** SQLSTATE: a lock was not available in time, because another transaction holds it. */
-const LOCKED = "55P03";
-/** SQLSTATE: the server is read-only, such as the old primary after a failover. */
-const READ_ONLY = "25006";
-/** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back. */
-const CONFLICTS = ["40001", "40P01"];
-/**
- * SQLSTATEs of a prepared statement that does not exist, exists already, or has other columns after an upgrade.
- * PgBouncer in transaction mode may give each statement another connection.
- */
-const NOT_PREPARED = ["26000", "42P05", "0A000"];
-/** SQLSTATE: the server, the database or the role has all the connections that it may have. */
-const TOO_MANY = "53300";
-/** How long the notifier then does without a connection of its own, ms. */
-const CROWDED = 60_000;
-/** SQLSTATE of a feature that is not supported, such as a transaction that writes on a standby. */
-const NOT_SUPPORTED = "0A000";
-/** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
-const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
-/** Matches also the SQLSTATE of a conflict, and of a server without disk, memory or connections. */
-const STORE_FAILURE = /^(08|40|53|57P0|58|XX|25P0[34]|25006)/;
-
-/** The SQLSTATE of an error that PostgreSQL sent. It is `undefined` for other errors, such as a lost connection. */
-function sqlState(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
-}
-
-/** A transaction that writes cannot begin, because the server is a standby. */
-class StandbyError extends Error {
-  constructor(cause: unknown) {
-    super(reasonOf(cause), { cause });
-  }
-}
-
-function isStandby(error: unknown): boolean {
-  return sqlState(error) === NOT_SUPPORTED;
-}
-
-/** Whether PgBouncer refused a parameter of the connection's start. */
-function isUnsupportedParameter(error: unknown): boolean {
-  return error instanceof Error && /unsupported startup parameter/.test(error.message);
-}
-
-function isStoreFailure(error: unknown): boolean {
-  return STORE_FAILURE.test(sqlState(error) ?? "");
-}
-
-/** Whether `pg` timed out. `pg` gives this error no code. The statement may still run. */
-function hasTimedOut(error: unknown): boolean {
-  return error instanceof Error && error.message === "Query read timeout";
-}
-
-/** Whether the connection may be unusable, so that it is unknown what PostgreSQL has run. */
-function mayBeBroken(error: unknown): boolean {
-  if (error instanceof WriteFailed || error instanceof InvalidWriteError || error instanceof LeaseLost)
-    return false;
-  const state = sqlState(error);
-  return state === undefined || SERVER_GONE.test(state);
-}
-
-/** Returns an error that names the failed action. Hides the connection string, which may contain a password. */
-function storeError(failing: string, cause: unknown): unknown {
-  if (cause instanceof StayhookError) return cause;
-  const error = cause as { readonly code?: unknown } | null | undefined;
-  // Leave out Node's error, because it contains the whole connection string.
-  if (error?.code === "ERR_INVALID_URL") {
-    return new InvalidArgumentError({
-      path: ["connectionString"],
-      message: "must be a URL with one host, such as postgresql://user@host/database",
-    });
-  }
-  const Failure = sqlState(cause) === LOCKED ? LockedError : StayhookError;
-  return new Failure(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
-}
-
-/** Returns the next step for an error that a wrong connection string often causes. */
-function hintOf(code: unknown): string {
-  if (code === "ENOTFOUND" || code === "EAI_AGAIN")
-    return ". The name of the host is unknown. Is the host in connectionString right?";
-  if (code === "ECONNREFUSED")
-    return ". Nothing listens there. Are the host and port in connectionString right, and does PostgreSQL run?";
-  if (code === "28P01" || code === "28000") return ". Are the user and password in connectionString right?";
-  return code === "3D000" ? ". Is the database's name in connectionString right?" : "";
-}
-
-function reasonOf(cause: unknown): string {
-  if (!(cause instanceof Error)) return String(cause);
-  // If a host has several addresses, the error has an empty message and contains one error per address.
-  if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
-  return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
 }

@@ -1,8 +1,8 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
+import { LockedError } from "../call-errors.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
-import { LockedError } from "../locked-error.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import { conditionOf } from "../sql/sql-beginnings.ts";

@@ -10,21 +10,11 @@ interface SqliteError extends Error {
 }
 
 const [PERM, BUSY, LOCKED, READONLY, FULL, CANTOPEN, CONSTRAINT] = [3, 5, 6, 8, 13, 14, 19];
-/**
- * The errors of the file or the machine: SQLITE_PERM, BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN,
- * PROTOCOL and NOTADB. Any other error comes from the statement.
- */
-const OF_THE_STORE = [PERM, BUSY, LOCKED, 7, READONLY, 10, 11, FULL, CANTOPEN, 15, 26];
 /** A mask: the lowest byte of an extended error code is the primary code. */
 const PRIMARY = 0xff;
 
 function isSqliteError(error: unknown): error is SqliteError {
   return error instanceof Error && "code" in error && error.code === "ERR_SQLITE_ERROR";
-}
-
-/** Whether an error that a user's write threw is a failure of the store, so that the attempt does not count. */
-export function isOfTheStore(error: unknown): boolean {
-  return isSqliteError(error) && OF_THE_STORE.includes((error.errcode ?? 0) & PRIMARY);
 }
 
 /** Whether a commit failed because of a deferred constraint. Only the user's tables have one. */

@@ -4,7 +4,6 @@ import type { DatabaseSync } from "node:sqlite";
 import { isThenable } from "../../async.ts";
 import { InvalidWriteError } from "../../errors.ts";
 import type { Write } from "../event-store.ts";
-import { isOfTheStore } from "./sqlite-errors.ts";
 
 /** Thrown if a function passed to `event.atomically` failed, not the store. */
 export class WritesFailed {
@@ -28,8 +27,7 @@ export function runWrites(db: DatabaseSync, writes: readonly Write<never>[]): vo
   try {
     for (const write of writes) assertSync(write(db as never));
   } catch (error) {
-    const undone = undo(db);
-    throw isOfTheStore(error) ? error : new WritesFailed(error, undone);
+    throw new WritesFailed(error, undo(db));
   }
   try {
     db.exec("RELEASE stayhook_writes");

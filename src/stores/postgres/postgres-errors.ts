@@ -1,0 +1,116 @@
+// What the errors of PostgreSQL and of `pg` mean for the store.
+
+import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
+import { InterruptedError, LockedError } from "../call-errors.ts";
+import { WriteFailed, WritesInterrupted } from "../server-pool.ts";
+import { LeaseLost } from "../sql/sql-queue.ts";
+
+/** SQLSTATE: a lock was not available in time, because another transaction holds it. */
+const LOCKED = "55P03";
+/** SQLSTATE: the server is read-only, such as the old primary after a failover. */
+export const READ_ONLY = "25006";
+/** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back. */
+export const CONFLICTS = ["40001", "40P01"];
+/**
+ * SQLSTATEs of a prepared statement that does not exist, exists already, or has other columns after an upgrade.
+ * PgBouncer in transaction mode may give each statement another connection.
+ */
+export const NOT_PREPARED = ["26000", "42P05", "0A000"];
+/** SQLSTATE: the server, the database or the role has all the connections that it may have. */
+export const TOO_MANY = "53300";
+/** SQLSTATE of a feature that is not supported, such as a transaction that writes on a standby. */
+const NOT_SUPPORTED = "0A000";
+/** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
+const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
+/** SQLSTATE: the transaction took longer than `transaction_timeout`, and the server has ended the session. */
+export const TRANSACTION_TIMEOUT = "25P04";
+
+/** The SQLSTATE of an error that PostgreSQL sent. It is `undefined` for other errors, such as a lost connection. */
+export function sqlState(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !("code" in error) || !("severity" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
+}
+
+/** A transaction that writes cannot begin, because the server is a standby. */
+export class StandbyError extends Error {
+  constructor(cause: unknown) {
+    super(reasonOf(cause), { cause });
+  }
+}
+
+export function isStandby(error: unknown): boolean {
+  return sqlState(error) === NOT_SUPPORTED;
+}
+
+/** Whether PgBouncer refused a parameter of the connection's start. */
+export function isUnsupportedParameter(error: unknown): boolean {
+  return error instanceof Error && /unsupported startup parameter/.test(error.message);
+}
+
+/** The error inside of an error of this file. */
+export function causeOf(error: unknown): unknown {
+  const isOwn = error instanceof WriteFailed || error instanceof StandbyError;
+  return isOwn ? error.cause : error;
+}
+
+/** Whether `pg` timed out. `pg` gives this error no code. The statement may still run. */
+export function hasTimedOut(error: unknown): boolean {
+  const cause = causeOf(error);
+  return cause instanceof Error && cause.message === "Query read timeout";
+}
+
+/** Whether the connection may be unusable, so that it is unknown what PostgreSQL has run. */
+export function mayBeBroken(error: unknown): boolean {
+  if (error instanceof WriteFailed || error instanceof InvalidWriteError || error instanceof LeaseLost)
+    return false;
+  const state = sqlState(error);
+  return state === undefined || SERVER_GONE.test(state);
+}
+
+const ENDED =
+  "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK.";
+const FAILED =
+  "A statement in a function passed to event.atomically failed, and the function ignored the error. PostgreSQL therefore rolls back the whole transaction. In the function, throw the error again, or run the statement after a SAVEPOINT.";
+
+/** What a function has done to the transaction, by the SQLSTATE of the statement that follows it. */
+const UNUSABLE: Readonly<Record<string, string>> = { "25P02": FAILED, "25P01": ENDED, "3B001": ENDED };
+
+/** Returns the error for functions that left the transaction unusable, as the statement after them shows. */
+export function misuseOf(cause: unknown): InvalidWriteError | undefined {
+  const message = UNUSABLE[sqlState(cause) ?? ""];
+  return message === undefined ? undefined : new InvalidWriteError(message, { cause });
+}
+
+/** Returns an error that names the failed action. Hides the connection string, which may contain a password. */
+export function storeError(failing: string, cause: unknown): unknown {
+  if (cause instanceof StayhookError) return cause;
+  const error = cause as { readonly code?: unknown } | null | undefined;
+  // Leave out Node's error, because it contains the whole connection string.
+  if (error?.code === "ERR_INVALID_URL") {
+    return new InvalidArgumentError({
+      path: ["connectionString"],
+      message: "must be a URL with one host, such as postgresql://user@host/database",
+    });
+  }
+  if (cause instanceof WritesInterrupted)
+    return new InterruptedError(`postgresStore: ${failing}: ${reasonOf(cause.cause)}`, { cause });
+  const Failure = sqlState(cause) === LOCKED ? LockedError : StayhookError;
+  return new Failure(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
+}
+
+/** Returns the next step for an error that a wrong connection string often causes. */
+function hintOf(code: unknown): string {
+  if (code === "ENOTFOUND" || code === "EAI_AGAIN")
+    return ". The name of the host is unknown. Is the host in connectionString right?";
+  if (code === "ECONNREFUSED")
+    return ". Nothing listens there. Are the host and port in connectionString right, and does PostgreSQL run?";
+  if (code === "28P01" || code === "28000") return ". Are the user and password in connectionString right?";
+  return code === "3D000" ? ". Is the database's name in connectionString right?" : "";
+}
+
+function reasonOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return String(cause);
+  // If a host has several addresses, the error has an empty message and contains one error per address.
+  if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
+  return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
+}
