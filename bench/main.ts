@@ -3,7 +3,7 @@
  *
  * - `-- --quick` is shorter and writes nothing.
  * - `-- --only intake,client` runs some sections: intake, in-process, end-to-end, wake, client, import, size, stores, latency.
- * Another section, `scale`, has a million events in each store. It runs only by its name.
+ * Two other sections run only by their names: `scale` has a million events in each store, and `skipping` measures `except`.
  * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
  */
 
@@ -19,6 +19,7 @@ import { importTimes, sizes } from "./package-cost.ts";
 import { endToEnd, wakes } from "./processing.ts";
 import { print, type Section, write } from "./report.ts";
 import { scale } from "./scale.ts";
+import { skipping } from "./skipping.ts";
 import { stores } from "./stores.ts";
 
 const { values } = parseArgs({
@@ -46,8 +47,11 @@ const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   size: () => sizes(),
   stores: () => stores(quick ? 1 : 3, of),
 };
-/** Runs only by its name, because it takes minutes. */
-const slow = { scale: () => scale(quick ? [1_000, 10_000] : [10_000, 1_000_000], of) };
+/** Run only by their names, because they take minutes. */
+const slow = {
+  scale: () => scale(quick ? [1_000, 10_000] : [10_000, 1_000_000], of),
+  skipping: () => skipping(quick ? [0, 2_000] : undefined, of),
+};
 
 const results: Section[] = [];
 try {

@@ -171,6 +171,11 @@ export const calls: readonly Call[] = [
   { name: "claim", mayFindNothing: true, run: ({ store }) => store.claim(CLAIM) },
   { name: "claim by id", mayFindNothing: true, run: ({ store }) => store.claim({ ...CLAIM, eventId: "P" }) },
   {
+    name: "claim with beginnings",
+    mayFindNothing: true,
+    run: ({ store }) => store.claim({ ...CLAIM, except: ["a17/", "listing:"], only: ["booking:R"] }),
+  },
+  {
     name: "claim whose answer is lost",
     mayFindNothing: true,
     ...{ loses: "answer", run: claimAgain, parts: givenBack },
