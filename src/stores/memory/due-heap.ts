@@ -18,15 +18,24 @@ export class DueHeap<T extends HeapItem> {
     return this.#items[0];
   }
 
-  /** Yields the items in their order, as long as the caller wants more. The heap must not change meanwhile. */
-  *inOrder(): Generator<T> {
-    const next: T[] = this.#items.slice(0, 1);
-    while (next.length > 0) {
-      const first = takeFirst(next);
-      yield first;
-      // An item comes before its children, so these are the only ones that can follow now.
-      for (const child of this.#items.slice(2 * first.index + 1, 2 * first.index + 3)) insert(next, child);
+  /** Returns the first items that `takes` and that are due by a time, in their order. */
+  firstOf(takes: (item: T) => boolean, until: number, limit: number): T[] {
+    let found: T[] = [];
+    /** If there are enough items: the last one of them. */
+    let last: T | undefined;
+    const places = [0];
+    for (let place = places.pop(); place !== undefined; place = places.pop()) {
+      const item = this.#items[place];
+      // The items below an item come after it.
+      if (item === undefined || item.time > until || (last && !isBefore(item, last))) continue;
+      if (takes(item)) found.push(item);
+      if (found.length > 2 * limit) {
+        found = found.sort(order).slice(0, limit);
+        last = found.at(-1);
+      }
+      places.push(2 * place + 2, 2 * place + 1);
     }
+    return found.sort(order).slice(0, limit);
   }
 
   /** Adds the item, moves it to another time, or removes it if `time` is `undefined`. */
@@ -88,28 +97,6 @@ function isBefore(a: HeapItem, b: HeapItem): boolean {
   return a.time < b.time || (a.time === b.time && a.rank < b.rank);
 }
 
-/** Adds an item to a heap that keeps no places. */
-function insert<T extends HeapItem>(heap: T[], item: T): void {
-  let at = heap.push(item) - 1;
-  for (let parent = (at - 1) >> 1; at > 0 && isBefore(item, heap[parent]!); parent = (at - 1) >> 1) {
-    heap[at] = heap[parent]!;
-    at = parent;
-  }
-  heap[at] = item;
-}
-
-/** Removes the first item of a heap that keeps no places. */
-function takeFirst<T extends HeapItem>(heap: T[]): T {
-  const [first] = heap as [T];
-  const last = heap.pop()!;
-  if (heap.length === 0) return first;
-  let at = 0;
-  for (let child = 1; child < heap.length; child = 2 * at + 1) {
-    if (child + 1 < heap.length && isBefore(heap[child + 1]!, heap[child]!)) child += 1;
-    if (!isBefore(heap[child]!, last)) break;
-    heap[at] = heap[child]!;
-    at = child;
-  }
-  heap[at] = last;
-  return first;
+function order(a: HeapItem, b: HeapItem): number {
+  return isBefore(a, b) ? -1 : 1;
 }

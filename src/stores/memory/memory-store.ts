@@ -103,7 +103,8 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
       // Ask for no further candidate: with `except`, to find one may take long.
       if (claimed.length >= call.limit) break;
     }
-    return { now, result: { claimed, nextDueAt: this.#nextDueAt(call) } };
+    const isFull = claimed.length >= call.limit && takesOf(call) !== undefined;
+    return { now, result: { claimed, nextDueAt: isFull ? undefined : this.#nextDueAt(call) } };
   }
 
   #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions, token: string): Claimed {

@@ -223,12 +223,7 @@ export class MemoryTables {
 
   /** Returns the records that are due first, of those that a claim takes. */
   firstDue(takes: (key: string) => boolean, until: number, limit: number): RecordRow[] {
-    const found: RecordRow[] = [];
-    for (const record of this.due.inOrder()) {
-      if (record.time > until) break;
-      if (takes(nameOf(record)) && found.push(record) >= limit) break;
-    }
-    return found;
+    return this.due.firstOf((record) => takes(nameOf(record)), until, limit);
   }
 
   /** If the record's lease has ended, gives its event a `lost` entry, and lets the event wait again. */

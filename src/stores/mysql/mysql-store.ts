@@ -186,8 +186,8 @@ export class MysqlStore extends SqlStore<PoolConnection> {
     return this.write(failing.add, steps, patienceOf(additions.length));
   }
 
-  protected override readonly claiming: typeof claimEvents = (operation, call) =>
-    call.eventId === undefined ? claimAll(operation, call) : claimEvents(operation, call);
+  protected override readonly claiming: typeof claimEvents = (operation, call, since) =>
+    call.eventId === undefined ? claimAll(operation, call, since) : claimEvents(operation, call);
 
   protected override async doRenew(
     claims: readonly ClaimedEvent[],
@@ -286,11 +286,12 @@ function dueTimes(additions: readonly Addition[], now: number): Row[] {
   return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
 }
 
-function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
+function* claimAll(operation: Operation, call: ClaimCall, since = 0): SqlSteps<Timed<ClaimResult>> {
   const { now } = operation;
   const { token, leaseDuration, worker } = call;
   const limit = limitOf(call.limit);
-  const [claimable, params] = search(operation, "claimable", call);
+  const [claimable, restricted] = search(operation, "claimable", call);
+  const params = restricted.length === 0 ? [] : [...restricted, since];
   const records = yield* select(claimable, now, now, ...params, limit);
   const locked = yield* expireAll(operation, records);
   const found =
@@ -317,7 +318,7 @@ function* claimAll(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimR
   if (leases.length > 0)
     yield* change(CLAIM, json(leases), end, now, toTextOrNull(worker), end, leaseDuration, end);
   // Records without a due event have a later due time now, so that the next records take their places.
-  if (claimed.length === 0 && records.length > 0) return yield* claimAll(operation, call);
+  if (claimed.length === 0 && records.length > 0) return yield* claimAll(operation, call, since);
   if (claimed.length >= limit) return { now, result: { claimed } };
   return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call) } };
 }

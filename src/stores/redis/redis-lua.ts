@@ -96,19 +96,19 @@ local function next_due()
   return first and tonumber(first) or false
 end
 
--- Returns a function that tells whether the key of a record begins with one of some texts.
+-- Returns a function that tells whether the key of a record begins with one of some texts. It looks up one text for each
+-- length that these texts have, of those with the same first byte.
 local function begins(texts)
   local known, lengths = {}, {}
   for _, text in ipairs(texts) do
-    if not known[#text] then
-      known[#text] = {}
-      lengths[#lengths + 1] = #text
-    end
-    known[#text][text] = true
+    local first, length = string.byte(text), #text
+    lengths[first] = lengths[first] or {}
+    lengths[first][length] = true
+    known[text] = true
   end
   return function(record)
-    for _, length in ipairs(lengths) do
-      if known[length][string.sub(record, 2, length + 1)] then return true end
+    for length in pairs(lengths[string.byte(record, 2)] or {}) do
+      if known[string.sub(record, 2, length + 1)] then return true end
     end
     return false
   end
@@ -119,31 +119,30 @@ local function takes_of(restriction)
   return function(record) return not is_out(record) and (not is_in or is_in(record)) end
 end
 
--- Returns the records that are due first, up to a time, of those that a restriction takes, with their due times. The
--- search begins after a place, and examines at most 10,000 records, because Redis runs no other command meanwhile.
--- Returns where to go on, if there may be more.
+-- Returns the records that are due first, up to a time, of those that a restriction takes. The search begins after a
+-- place, and examines at most 10,000 records, because Redis runs no other command meanwhile. Returns where to go on, if
+-- there may be more.
 local function look_for(restriction, after, to, limit)
-  local found, from, takes = {}, 0, takes_of(restriction)
+  local found, from, takes, count = {}, 0, takes_of(restriction), call('ZCOUNT', DUE, '-inf', to)
   if after then
     -- The record may have moved since.
     local is_there = call('ZSCORE', DUE, after[1]) == after[2]
     from = is_there and call('ZRANK', DUE, after[1]) + 1 or call('ZCOUNT', DUE, '-inf', '(' .. after[2])
   end
-  for part = 0, 9 do
-    local start = from + part * 1000
-    local members = call('ZRANGE', DUE, start, start + 999, 'WITHSCORES')
-    for index = 1, #members, 2 do
-      local record, due = members[index], members[index + 1]
-      if tonumber(due) > to then return found end
+  local last = min(from + 10000, count) - 1
+  for start = from, last, 1000 do
+    local records = call('ZRANGE', DUE, start, min(start + 999, last))
+    for _, record in ipairs(records) do
       if takes(record) then
-        found[#found + 1] = { record, tonumber(due) }
+        found[#found + 1] = record
         if #found == limit then return found end
       end
     end
-    if #members < 2000 then return found end
-    after = { members[1999], members[2000] }
+    if start + 1000 > last and last < count - 1 then
+      return found, { records[#records], call('ZSCORE', DUE, records[#records]) }
+    end
   end
-  return found, after
+  return found
 end
 
 local function is_leased(record) return call('HEXISTS', key('record', record), 'lease_end') == 1 end

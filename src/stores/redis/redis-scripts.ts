@@ -104,10 +104,10 @@ end
 -- or -1 if the script has not looked so far, and where to go on.
 local function lease_some(restriction)
   local found, after = look_for(restriction, input.after, now, input.limit)
-  for _, each in ipairs(found) do lease_first(each[1]) end
+  for _, each in ipairs(found) do lease_first(each) end
   if after or #found == input.limit then return -1, after end
-  local first, more = look_for(restriction, nil, math.huge, 1)
-  return first[1] and first[1][2] or more and -1 or false
+  local first, more = look_for(restriction, nil, '+inf', 1)
+  return first[1] and tonumber(call('ZSCORE', DUE, first[1])) or more and -1 or false
 end
 
 local function lease_due()
@@ -203,8 +203,8 @@ return answer(results)
 
 const nextDue = `
 if not input.restriction then return { now, next_due() } end
-local found, after = look_for(input.restriction, input.after, math.huge, 1)
-return { now, found[1] and found[1][2] or false, after or false }
+local found, after = look_for(input.restriction, input.after, '+inf', 1)
+return { now, found[1] and tonumber(call('ZSCORE', DUE, found[1])) or false, after or false }
 `;
 
 const bodies = { start, schema, add, claim, renew, settle, nextDue, ...upkeep };

@@ -115,19 +115,24 @@ export function* nextDueAt(untimed: Untimed, restriction: Restriction): SqlSteps
   return numberOrNull((yield* select(query, ...params, ...params))[0]!.at);
 }
 
-/** Returns the result of a claim that finds nothing; `undefined` if a record can be claimed. */
+/**
+ * Returns the result of a claim that finds nothing; `undefined` if a record can be claimed. `since` is then the due time at
+ * which a restricted claim may begin to look.
+ */
 export function* noneDue(
   operation: Operation,
-  restriction: Restriction,
-): SqlSteps<Timed<ClaimResult | undefined>> {
-  const { now } = operation;
-  const [query, params] = search(operation, "due", restriction);
-  const isDue = (yield* select(query, now, now, ...params)).length > 0;
-  const result = isDue ? undefined : { claimed: [], nextDueAt: yield* nextDueAt(operation, restriction) };
-  return { now, result };
+  call: ClaimCall,
+): SqlSteps<Timed<ClaimResult | undefined> & { readonly since: number }> {
+  const { sql, now } = operation;
+  const [firstFree, params] = search(operation, "firstFree", call);
+  const query = params.length === 0 ? sql.due : firstFree;
+  const [first] = yield* select(query, now, now, ...params);
+  if (first !== undefined) return { now, result: undefined, since: number(first.found) };
+  return { now, result: { claimed: [], nextDueAt: yield* nextDueAt(operation, call) }, since: 0 };
 }
 
-export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Timed<ClaimResult>> {
+/** @param since - the due time at which a claim with `except` or `only` begins to look */
+export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): SqlSteps<Timed<ClaimResult>> {
   const { sql, now } = operation;
   const claimed: Claimed[] = [];
   if (call.eventId !== undefined) {
@@ -135,7 +140,8 @@ export function* claimEvents(operation: Operation, call: ClaimCall): SqlSteps<Ti
     return { now, result: { claimed: only === undefined ? [] : [only] } };
   }
   const limit = limitOf(call.limit);
-  const [claimable, params] = search(operation, "claimable", call);
+  const [claimable, restricted] = search(operation, "claimable", call);
+  const params = restricted.length === 0 ? [] : [...restricted, since];
   for (let isLast = false; !isLast && claimed.length < limit; ) {
     const room = limit - claimed.length;
     const records = yield* select(claimable, now, now, ...params, room);

@@ -135,13 +135,13 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const { now, result } = await this.read((operation) => noneDue(operation, call));
+    const { now, result, since } = await this.read((operation) => noneDue(operation, call));
     if (result !== undefined) return { now, result };
     const { claiming } = this;
     const steps = function* (untimed: Untimed) {
       // The database's time is a moment old, so that the leases end no later than the caller expects.
       const time = untimed.dialect.clock === undefined ? Date.now() : now;
-      const timed = yield* claiming({ ...untimed, now: time }, call);
+      const timed = yield* claiming({ ...untimed, now: time }, call, since);
       call.claimed = timed.result.claimed;
       return timed;
     };
