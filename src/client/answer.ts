@@ -11,7 +11,7 @@ import {
   ResponseValidationError,
   shorten,
 } from "./client-errors.ts";
-import { type Redactor, redactor } from "./redact.ts";
+import { mostShown, type Redactor, redactor } from "./redact.ts";
 
 /** An answer whose body has been read. */
 export interface Exchange {
@@ -26,6 +26,8 @@ export interface Asked {
   readonly path: string;
   /** The tokens and other secrets of the call. No error may show them. */
   readonly secrets: Set<string>;
+  /** Finds further secrets in the text of an answer. */
+  readonly secretsInAnswer?: ((text: string) => string[]) | undefined;
   /** The longest body that the client reads, in bytes. */
   readonly maxResponseBytes: number;
 }
@@ -61,24 +63,13 @@ export class Answer implements Exchange {
       );
   }
 
-  /**
-   * Makes the error for an unexpected body.
-   *
-   * @param options - `secrets` are secrets of the body, which the error must not show either
-   */
+  /** Makes the error for an unexpected body. */
   invalid(
     issues: readonly Issue[],
-    {
-      secrets = [],
-      ...options
-    }: {
-      readonly cause?: unknown;
-      readonly valid?: readonly unknown[];
-      readonly secrets?: readonly string[];
-    } = {},
+    options: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
   ): ResponseValidationError {
     const { method, path } = this.#asked;
-    const redact = redactor([...this.#asked.secrets, ...secrets]);
+    const redact = this.#redactor();
     const whole = this.#problem(redact);
     return new ResponseValidationError(
       `${method} ${path}`,
@@ -119,14 +110,24 @@ export class Answer implements Exchange {
     );
   }
 
+  /** Removes the secrets of the call, and those of the answer itself. */
+  #redactor(): Redactor {
+    const { secrets, secretsInAnswer } = this.#asked;
+    if (!secretsInAnswer) return redactor(secrets);
+    const { value, long } = this.body;
+    const body = long ?? (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
+    const text = [body.slice(0, mostShown), ...this.response.headers.values()].join("\n");
+    return redactor([...secrets, ...secretsInAnswer(text)]);
+  }
+
   #shownBody(redact: Redactor): unknown {
     const { value, long } = this.body;
     return long === undefined ? redact.json(value) : redact.text(long);
   }
 
   #errorInit(detail = messageIn(this.body.value)): APIErrorInit {
-    const { method, path, secrets } = this.#asked;
-    const redact = redactor(secrets);
+    const { method, path } = this.#asked;
+    const redact = this.#redactor();
     return {
       status: this.response.status,
       headers: redact.headers(this.response.headers),

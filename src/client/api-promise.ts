@@ -43,7 +43,7 @@ function apiPromise<T>(answered: Promise<WithResponse<T>>): ApiPromise<T> {
 /** Reads the data from an answer, or throws the error that the answer reports. */
 export type Reader<T> = (answer: Answer) => T | Promise<T>;
 
-type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing"> & {
+type Extras = Pick<Call, "query" | "repeatable" | "mayBeMissing" | "secretsInAnswer"> & {
   /** Makes the body. If this function throws because of a bad argument, the call rejects. */
   readonly body?: () => unknown;
   readonly secrets?: (body: unknown) => string[];

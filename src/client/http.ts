@@ -26,7 +26,7 @@ import {
 } from "./client-options.ts";
 import { isMistake, problemWithResponse } from "./mistakes.ts";
 import type { RequestObservation } from "./observers.ts";
-import { redactor } from "./redact.ts";
+import { mostShown, type Redactor, redactor, textsIn } from "./redact.ts";
 import { type Token, type TokenSource, tokensOf } from "./tokens.ts";
 import { isBelow, type Path } from "./urls.ts";
 
@@ -44,6 +44,8 @@ export interface Call {
   readonly body?: unknown;
   /** The parts of the body that no error may show, even if the platform's answer contains these parts. */
   readonly secrets?: readonly string[] | undefined;
+  /** Finds secrets in the text of an answer that becomes an error, beside those that the call knows. */
+  readonly secretsInAnswer?: ((text: string) => string[]) | undefined;
   /** Whether the call is idempotent. Default: `true` for all methods except POST and PATCH. */
   readonly repeatable?: boolean | undefined;
   /** Whether 404 and 410 are valid answers instead of errors. */
@@ -151,6 +153,7 @@ export class Http {
       signal: options.signal,
       timeout,
       secrets: new Set(call.secrets),
+      secretsInAnswer: call.secretsInAnswer,
       maxResponseBytes: this.#settings.maxResponseBytes,
       mayBeMissing: call.mayBeMissing === true,
       sends: 0,
@@ -369,7 +372,7 @@ function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookE
   if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
     return new AbortError(`${method} ${call.path} was aborted.`, { cause: signal.reason });
   if (cause instanceof StayhookError) return cause;
-  const redact = redactor(call.secrets);
+  const redact = withoutSecrets(cause, call);
   const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
   if (timedOut)
     return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
@@ -378,6 +381,18 @@ function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookE
   const { reason, hint } = reasons.find(({ codes }) => codes.test(detail))!;
   const shown = detail === "" ? "" : ` (${shorten(redact.text(detail))})`;
   return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause });
+}
+
+/** Removes secrets from the runtime's error, which may show the answer that it could not read. Returns the redactor. */
+function withoutSecrets(cause: unknown, { secrets, secretsInAnswer }: Outgoing): Redactor {
+  const texts = textsIn(cause);
+  const further = secretsInAnswer?.(texts.map(({ text }) => text.slice(0, mostShown)).join("\n")) ?? [];
+  const redact = redactor([...secrets, ...further]);
+  for (const { of, name, text } of texts) {
+    const shown = redact.text(text);
+    if (shown !== text) Reflect.defineProperty(of, name, { value: shown });
+  }
+  return redact;
 }
 
 /** Makes the error for a `fetch` that is wrong itself. A retry would not help, and the platform is not at fault. */

@@ -121,6 +121,25 @@ function unescaped(text: string): string {
   });
 }
 
+/** How many causes of an error are searched. */
+const mostCauses = 5;
+
+/** Returns the texts of an error and of its causes: its message, its stack, and data such as what a parser did not expect. */
+export function textsIn(
+  error: unknown,
+): { readonly of: object; readonly name: string; readonly text: string }[] {
+  const texts: { of: object; name: string; text: string }[] = [];
+  let each = error;
+  for (let depth = 0; typeof each === "object" && each !== null && depth <= mostCauses; depth++) {
+    for (const name of Object.getOwnPropertyNames(each)) {
+      const text = (each as Record<string, unknown>)[name];
+      if (typeof text === "string") texts.push({ of: each, name, text });
+    }
+    each = (each as { readonly cause?: unknown }).cause;
+  }
+  return texts;
+}
+
 // Avoid recursion, because deeply nested JSON would overflow the stack.
 function redactJson(root: unknown, text: (input: string) => string): unknown {
   const stack: object[] = [];

@@ -1,5 +1,5 @@
 import * as z from "zod";
-import { checkEnsureInput, type EnsureInput } from "../client/webhook-config.ts";
+import { checkEnsureInput, type EnsureInput } from "../client/config-input.ts";
 import { InvalidArgumentError, type Issue } from "../errors.ts";
 import { Log, type Logger } from "../logger.ts";
 import {

@@ -1,4 +1,4 @@
-import { problemWithShared, sharedEndpoints } from "../../client/webhook-config.ts";
+import { problemWithShared, sharedEndpoints } from "../../client/config-input.ts";
 import { parseDuration } from "../../duration.ts";
 import { type ConfigurableSandbox, createSandboxWith } from "../../sandbox/create-sandbox.ts";
 import { recordOf, type SandboxObservation } from "../../sandbox/observations.ts";
