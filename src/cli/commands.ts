@@ -45,7 +45,7 @@ export const commands: readonly Entry[] = [
   {
     name: "erase",
     summary: "delete all data about one booking or listing, or about one account",
-    load: async () => (await import("./commands/events.ts")).topLevelErase,
+    load: async () => (await import("./commands/events/erase.ts")).topLevelErase,
   },
   {
     name: "copy",

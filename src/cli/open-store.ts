@@ -46,9 +46,19 @@ export async function withStore<T>(
   return Promise.race([used, interrupted]);
 }
 
-/** Returns the store's address from `--store` or STAYHOOK_STORE. */
+/** Returns the store's address from `--store` or STAYHOOK_STORE. @throws UsageError if it ends in white space */
 function addressOf({ text, io }: Invocation): string | undefined {
-  return (text("store") ?? io.env.STAYHOOK_STORE) || undefined;
+  const where = (text("store") ?? io.env.STAYHOOK_STORE) || undefined;
+  if (where !== undefined) checkEnd(where, "--store or STAYHOOK_STORE");
+  return where;
+}
+
+/** Refuses a path or URL that ends in white space, because it names another file. @throws UsageError */
+export function checkEnd(where: string, setting: string): void {
+  if (/\s$/.test(where))
+    throw new UsageError(
+      `${setting} ends in white space. If the value is from an env file, save that file with LF line ends, not CRLF.`,
+    );
 }
 
 /** Opens the store of `--store` or STAYHOOK_STORE. */
@@ -75,11 +85,21 @@ export async function schemaOf(invocation: Invocation): Promise<StoreSchema | un
   return (await import("../stores/sqlite/sqlite-schema.ts")).readSchema(where);
 }
 
-/** @throws UsageError if an option is given that none of the stores has */
-export function checkEngineOptions({ text }: Invocation, stores: readonly string[], settings: string): void {
-  for (const [name, { engine, schemes }] of Object.entries(engines))
+/**
+ * @param side - before the names of the options of one of two stores: `from-`
+ * @throws UsageError if an option is given that none of the stores has
+ */
+export function checkEngineOptions(
+  { text }: Invocation,
+  stores: readonly string[],
+  settings: string,
+  side = "",
+): void {
+  for (const [engineOption, { engine, schemes }] of Object.entries(engines)) {
+    const name = side + engineOption;
     if (text(name) !== undefined && !stores.some((where) => schemes.test(schemeOf(where) ?? "")))
       throw new UsageError(`--${name} works only with ${engine}. Remove --${name}, or check ${settings}.`);
+  }
 }
 
 /** How to open a store. */
@@ -88,6 +108,10 @@ export interface Opening {
   readonly setting: string;
   /** Whether the address is in the arguments, which other users of the machine can read. */
   readonly isOption: boolean;
+  /** PostgreSQL's schema. Default: `--schema`. */
+  readonly schema?: string | undefined;
+  /** Redis' key prefix. Default: `--prefix`. */
+  readonly prefix?: string | undefined;
   /** Whether the store may be missing, and is made then. */
   readonly create?: boolean | undefined;
   /** Whether the store upgrades its tables or keys. Default `true`. */
@@ -104,7 +128,7 @@ export async function openStore(
   where: string,
   opening: Opening,
 ): Promise<EventStore<unknown>> {
-  const { setting, isOption, migrate } = opening;
+  const { setting, isOption, migrate, schema = text("schema"), prefix = text("prefix") } = opening;
   if (isOption && hasPassword(where))
     out.warn(
       `Other users of this machine can read the password in ${setting}. Use ${setting === "--from" || setting === "--to" ? "a variable such as PGPASSWORD" : "STAYHOOK_STORE"} instead.`,
@@ -114,7 +138,6 @@ export async function openStore(
     case "postgres://":
     case "postgresql://": {
       const { postgresStore } = await import("../stores/postgres/index.ts");
-      const schema = text("schema");
       const store = postgresStore({ connectionString: where, schema, migrate });
       await assertUsed(store, where, `the schema ${schema ?? "stayhook"}`, opening);
       return store;
@@ -128,7 +151,6 @@ export async function openStore(
     case "redis://":
     case "rediss://": {
       const { redisStore } = await import("../stores/redis/index.ts");
-      const prefix = text("prefix");
       // Do not warn about settings of Redis, because the app already logs such warnings.
       const store = redisStore({ url: where, prefix, logger: () => {}, migrate });
       await assertUsed(store, where, `the prefix ${prefix ?? "stayhook"}`, opening);

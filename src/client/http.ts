@@ -360,7 +360,12 @@ function retryDelay(error: unknown, repeatable: boolean, retry: number): number 
 // The codes are those of Node and Bun.
 const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
   { codes: /^(ECONNREFUSED|ConnectionRefused)$/, reason: "connection refused", hint: " Is baseUrl right?" },
-  { codes: /^(ENOTFOUND|EAI_AGAIN)$/, reason: "host not found", hint: " Is baseUrl right?" },
+  { codes: /^ENOTFOUND$/, reason: "host not found", hint: " Is baseUrl right?" },
+  {
+    codes: /^EAI_AGAIN$/,
+    reason: "DNS is not ready yet",
+    hint: " Try again in a moment. If the error stays, check the DNS server of this machine or container.",
+  },
   { codes: /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|ConnectionClosed)$/, reason: "connection lost", hint: "" },
   { codes: /(?:)/, reason: "no complete answer", hint: "" },
 ];

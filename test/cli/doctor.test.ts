@@ -208,8 +208,13 @@ const answering = (statusOf: (url: string | undefined) => number) => () =>
 test.each<[string, () => Promise<string>, Record<string, string>]>([
   [
     "has its secret in the path",
-    answering((url) => (url === "/hooks/s3cret" ? 400 : 404)),
+    answering((url) => (url === "/hooks/s3cret" ? 400 : 401)),
     { "refuses a wrong secret": "passed", "refuses a malformed body": "passed" },
+  ],
+  [
+    "is not found with another path",
+    answering((url) => (url === "/hooks/s3cret" ? 400 : 404)),
+    { "refuses a wrong secret": "warned", "refuses a malformed body": "passed" },
   ],
   [
     "accepts a malformed body",
@@ -224,6 +229,34 @@ test.each<[string, () => Promise<string>, Record<string, string>]>([
   const { env } = await platform();
   const { states } = await doctor(env, "--to", `${await start()}/hooks/s3cret`);
   for (const [check, state] of Object.entries(expected)) expect(states[`endpoint: ${check}`]).toBe(state);
+});
+
+test.each([
+  ["?account=a17&key=s3cret&topic=bookings", "?account=a17&key=*&topic=bookings"],
+  ["?account=a17&secret=s3cret", "?account=a17&secret=*"],
+  ["?for=a17&key=s3cret", "?for=a17&key=*"],
+  ["?account=a17", "?account=a17"],
+])("changes only the key of %s", async (query, expected) => {
+  const { env } = await platform();
+  const urls: string[] = [];
+  const base = await serve(({ url = "" }, response) => {
+    urls.push(url);
+    response.writeHead(401).end();
+  });
+  const { states } = await doctor(env, "--to", `${base}/hooks${query}`);
+  const wrong = urls.map((url) => url.replaceAll(/[0-9a-f]{8}-[0-9a-f-]{27}/g, "*"))[1];
+  expect(wrong).toBe(query === "?account=a17" ? `/*${expected}` : `/hooks${expected}`);
+  expect(states["endpoint: refuses a wrong secret"]).toBe("passed");
+});
+
+test("verify: false is found behind a route that knows its accounts", async () => {
+  const { env } = await platform();
+  const guarded = await serve(({ url = "" }, response) => {
+    const { searchParams } = new URL(url, "http://localhost");
+    response.writeHead(searchParams.get("account") === "a17" ? 400 : 404).end();
+  });
+  const { states } = await doctor(env, "--to", `${guarded}/hooks?account=a17&key=s3cret`);
+  expect(states["endpoint: refuses a wrong secret"]).toBe("failed");
 });
 
 test("fails if no answer comes within 30 s, and warns of a slow answer", async () => {

@@ -138,6 +138,10 @@ it("each class has its own name and code, which docs/errors lists", () => {
 
 it.each([
   [Object.assign(new Error("x"), { code: "ENOTFOUND" }), "host not found (ENOTFOUND). Is baseUrl right?"],
+  [
+    Object.assign(new Error("x"), { code: "EAI_AGAIN" }),
+    "DNS is not ready yet (EAI_AGAIN). Try again in a moment. If the error stays, check the DNS server of this machine or container.",
+  ],
   [new TypeError("fetch failed", { cause: new Error("bad port") }), "no complete answer (bad port)."],
   [new Error("failed with a-long-token"), "no complete answer (failed with [redacted])."],
   [Object.assign(new Error("x"), { code: "a-long-token" }), "no complete answer ([redacted])."],

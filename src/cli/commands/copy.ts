@@ -4,9 +4,9 @@ import { readState, writeState } from "../../reconcile/state.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { keepLastReceived } from "../../stores/last-received.ts";
 import type { RecordSnapshot } from "../../stores/snapshot.ts";
-import { type Command, UsageError } from "../command.ts";
+import { type Command, type Invocation, UsageError } from "../command.ts";
 import { asWaiting, isHeld } from "../moved-events.ts";
-import { checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
+import { checkEnd, checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
 import { plural } from "../output.ts";
 
 type Store = EventStore<unknown>;
@@ -25,16 +25,20 @@ Stop your app first, and start it with the new store afterwards. You can run the
     },
     to: { value: "<store>", help: "the store to write; it is made if it is missing" },
     ...engineStoreOptions,
+    "from-schema": { value: "<name>", help: "PostgreSQL's schema of --from; default: --schema" },
+    "to-schema": { value: "<name>", help: "PostgreSQL's schema of --to; default: --schema" },
+    "from-prefix": { value: "<prefix>", help: "Redis' key prefix of --from; default: --prefix" },
+    "to-prefix": { value: "<prefix>", help: "Redis' key prefix of --to; default: --prefix" },
   },
   run: async (invocation) => {
-    const { out, text } = invocation;
-    const [from, to] = [text("from"), text("to")];
-    if (!from || !to) throw new UsageError("copy requires --from and --to.");
-    if (from === to) throw new UsageError("--from and --to are the same store.");
-    checkEngineOptions(invocation, [from, to], "--from and --to");
-    const source = await openStore(invocation, from, { setting: "--from", isOption: true });
+    const { out } = invocation;
+    const [from, to] = [sideOf(invocation, "from"), sideOf(invocation, "to")];
+    if (isDeepStrictEqual(from, to)) throw new UsageError("--from and --to are the same store.");
+    checkEngineOptions(invocation, [from.where, to.where], "--from and --to");
+    const source = await openStore(invocation, from.where, { ...from, setting: "--from", isOption: true });
     try {
-      const target = await openStore(invocation, to, { setting: "--to", isOption: true, create: true });
+      const opening = { ...to, setting: "--to", isOption: true, create: true };
+      const target = await openStore(invocation, to.where, opening);
       try {
         await assertIdle(source, "--from");
         await assertIdle(target, "--to");
@@ -59,6 +63,19 @@ Stop your app first, and start it with the new store afterwards. You can run the
     return undefined;
   },
 };
+
+/** Reads the options of one of the two stores. @throws UsageError */
+function sideOf(invocation: Invocation, side: "from" | "to") {
+  const { text } = invocation;
+  const where = text(side);
+  if (!where) throw new UsageError("copy requires --from and --to.");
+  checkEnd(where, `--${side}`);
+  checkEngineOptions(invocation, [where], `--${side}`, `${side}-`);
+  const [schema, prefix] = (["schema", "prefix"] as const).map(
+    (name) => text(`${side}-${name}`) ?? text(name),
+  );
+  return { where, schema, prefix };
+}
 
 /** @throws StayhookError if an event is being processed */
 async function assertIdle(store: Store, option: string): Promise<void> {

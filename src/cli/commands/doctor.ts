@@ -221,12 +221,19 @@ const timed = (detail: string, duration: number): Finding =>
     ? ["warned", `${detail}. The platform waits at most ${REPLY_TIME} ms.`]
     : ["passed", `${detail}.`];
 
-/** Replaces the values in the URL's query by a wrong secret. Without a query, replaces the path's last segment. */
+/**
+ * Replaces the secret in the URL's query: `key`, or without one, each parameter that names no topic and no account. Without
+ * such a parameter, replaces the path's last segment.
+ */
 function withWrongSecret(url: URL): string {
   const wrong = new URL(url);
   const guess = crypto.randomUUID();
-  if (wrong.search === "") wrong.pathname = wrong.pathname.replace(/[^/]*\/?$/, guess);
-  else for (const name of new Set(wrong.searchParams.keys())) wrong.searchParams.set(name, guess);
+  const names = new Set(wrong.searchParams.keys());
+  const secrets = names.has("key")
+    ? ["key"]
+    : [...names].filter((name) => !["topic", "account"].includes(name));
+  if (secrets.length === 0) wrong.pathname = wrong.pathname.replace(/[^/]*\/?$/, guess);
+  else for (const name of secrets) wrong.searchParams.set(name, guess);
   return wrong.href;
 }
 
@@ -242,7 +249,13 @@ function secretFinding(posted: Posted, url: URL): Finding {
   if (redirected) return redirected;
   const { status, error } = posted;
   if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
-  if ([401, 403, 404].includes(status)) return ["passed", `The endpoint answered ${status}.`];
+  if (status === 401) return ["passed", "The endpoint answered 401."];
+  // A route, a proxy or a guard answers so before the handler sees the request.
+  if (status === 403 || status === 404)
+    return [
+      "warned",
+      `The endpoint answered ${status}, but the handler answers 401. Something before the handler refused the request, so verify was not checked.`,
+    ];
   if (status !== 400) return ["failed", `The endpoint answered ${status}, but 401 was expected.`];
   return [
     "failed",

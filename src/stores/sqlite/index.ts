@@ -102,14 +102,23 @@ const schema = () =>
 function problemWithDatabase(database: unknown): string | undefined {
   if (typeof database === "string") {
     if (database === "" || database.includes("\0")) return "must be the path of a file";
-    // SQLite would read a path that begins with `file:` as a URI, whose query can set options.
-    return database.startsWith("file:") ? "must be a path, not a URL; remove `file:`" : undefined;
+    return problemWithPath(database);
   }
   if (database instanceof DatabaseSync) return undefined;
   const isOther = typeof Object(database).prepare === "function";
   return isOther
     ? "is a database of another package, such as better-sqlite3. Pass the path of its file, or a DatabaseSync of node:sqlite"
     : "must be the path of a file, or a DatabaseSync of node:sqlite";
+}
+
+function problemWithPath(path: string): string | undefined {
+  // SQLite would read a path that begins with `file:` as a URI, whose query can set options.
+  const [scheme] = /^(?:file|sqlite3?):/i.exec(path) ?? [];
+  if (scheme !== undefined) return `must be a path, not a URL; remove \`${scheme}\``;
+  // Such a path would make a new, empty database beside the right one.
+  return /\s$/.test(path)
+    ? "ends in white space. If it is from an env file, save that file with LF line ends, not CRLF"
+    : undefined;
 }
 
 const MEMORY = ":memory:";
