@@ -1,10 +1,8 @@
 import { ACCOUNT_RULE, isAccount } from "../account.ts";
 import { type FilterField, isRef, readFilter } from "../console/event-filter.ts";
-import { inKnownCase } from "../console/known-ref.ts";
 import { StayhookError } from "../errors.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
-import type { EventStore } from "../stores/event-store.ts";
 import { type Invocation, type Options, UsageError } from "./command.ts";
 import { linesOf } from "./lines.ts";
 
@@ -66,12 +64,6 @@ export function filterOf({ text }: Invocation, states = eventStates): EventFilte
   const [problem] = problems;
   if (problem) throw new UsageError(`--${filterOptions[problem.field]} ${problem.message}.`);
   return Object.keys(filter).length === 0 ? undefined : filter;
-}
-
-/** The filter for this store, with the code of its record in the case in which the store knows the record. */
-export async function filterIn(store: EventStore<unknown>, filter: EventFilter): Promise<EventFilter> {
-  const { ref } = filter;
-  return ref === undefined ? filter : { ...filter, ref: await inKnownCase(store, ref) };
 }
 
 /** Checks a reference to a record. @param name - the option or argument that the error names. @throws UsageError */

@@ -34,7 +34,11 @@ describe("accounts on the command line", () => {
     expect(await ids("--account A17")).toEqual([]);
     expect(await ids("--ref a17/booking:HX1")).toEqual([one.eventId]);
     expect(await ids("--account a17 --ref HX1")).toEqual([one.eventId]);
-    expect(await ids("--ref HX1")).toEqual([plain.eventId]);
+    const all = [plain.eventId, other.eventId, one.eventId];
+    expect(await ids("--ref HX1")).toEqual(all);
+    expect(await ids("--ref booking:hx1 --limit 2")).toEqual(all.slice(0, 2));
+    expect(await ids(`--ref booking:HX1 --after ${other.eventId}`)).toEqual([one.eventId]);
+    expect(await ids("--ref booking:HX2")).toEqual([]);
   });
 
   test("replay and show take the id of an event in an account", async () => {
@@ -99,6 +103,52 @@ describe("accounts on the command line", () => {
     expect(urls).toEqual(["/?key=s3cret&topic=bookings&account=b2"]);
     await until(() => expect(followed.stdout()).toContain("b2/"));
     expect(followed.stdout()).not.toContain("a17/");
+  });
+
+  test("--ref without an account finds a record by its snapshot, in each of many accounts", async () => {
+    const file = join(directory(), "events.db");
+    const store = sqliteStore(file);
+    const accounts = Array.from({ length: 30 }, (_, index) => `account-${index}`);
+    const refs = accounts.flatMap((account) => [
+      `${account}/booking:HX${account.length}`,
+      `${account}/booking:Z`,
+    ]);
+    const event = (ref: string) =>
+      storedEvent({
+        eventId: `${ref.split("/")[0]}/${crypto.randomUUID()}`,
+        ref,
+        state: "done",
+        type: "booking.Confirmed",
+      });
+    const snapshot = { status: "Confirmed", fields: {} };
+    await store.restore({
+      events: refs.map(event),
+      snapshots: refs.map((ref) => ({ ref, snapshot, sequence: 0, seenAt: new Date() })),
+    });
+    await store.close();
+    const refsOf = async (ref: string) =>
+      JSON.parse((await cli(`events ls --ref ${ref} --limit 100 --json --store ${file}`)).stdout).map(
+        (each: { ref: string }) => each.ref,
+      );
+    expect((await refsOf("hx10")).sort()).toEqual(refs.filter((ref) => ref.endsWith("HX10")).sort());
+    expect(await refsOf("booking:Z")).toHaveLength(30);
+    expect(await refsOf("account-3/booking:z")).toEqual(["account-3/booking:Z"]);
+  });
+
+  test("a change names the account of a record, because it would otherwise change none", async () => {
+    const file = join(directory(), "events.db");
+    const store = sqliteStore(file);
+    const parked = { state: "parked", reason: "callback", dueAt: null, attempts: 12 } as const;
+    await store.restore({
+      events: [storedEvent({ eventId: `a17/${crypto.randomUUID()}`, ref: "a17/booking:HX1", ...parked })],
+      snapshots: [],
+    });
+    await store.close();
+    const { code, stderr } = await cli(`events replay --ref booking:HX1 --yes --store ${file}`);
+    expect(code).toBe(2);
+    expect(stderr).toContain(
+      "--ref booking:HX1 names no account. Give the account, too, such as --ref a17/booking:HX1.",
+    );
   });
 
   test("a table shows the account of an event without a record", async () => {

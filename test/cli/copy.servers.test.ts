@@ -118,6 +118,29 @@ describe("stayhook copy", () => {
     },
   );
 
+  test.skipIf(!url)("takes a subscriber from one schema to another", async () => {
+    const connectionString = url as string;
+    const names = ["from", "to"].map((side) => `copy_${side}_${process.pid}_${Date.now()}`);
+    const [from, to] = names.map((schema) => postgresStore({ connectionString, schema }));
+    const pool = new pg.Pool({ connectionString, max: 1 });
+    onTestFinished(async () => {
+      await Promise.all([from!.close(), to!.close()]);
+      for (const name of names) await pool.query(`DROP SCHEMA IF EXISTS "${name}" CASCADE`);
+      await pool.end();
+    });
+    await from!.add({ ...event, eventId: "a", timestamp });
+    const copied = (...schemas: string[]) =>
+      cli(["copy", "--from", connectionString, "--to", connectionString, ...schemas]);
+    const same = { code: 2, stderr: expect.stringContaining("the same store") };
+    expect(await copied()).toMatchObject(same);
+    expect(await copied("--schema", names[0]!)).toMatchObject(same);
+    expect(await copied("--schema", names[0]!, "--to-schema", names[1]!)).toMatchObject({ code: 0 });
+    expect(await to!.get("a")).toMatchObject({ state: "pending" });
+    await to!.erase("booking:A1");
+    expect(await copied("--from-schema", names[0]!, "--to-schema", names[1]!)).toMatchObject({ code: 0 });
+    expect(await to!.get("a")).toMatchObject({ state: "pending" });
+  });
+
   test("refuses while an event is being processed, and copies an event whose process died", async () => {
     const folder = directory();
     const [from, to] = [join(folder, "from.db"), join(folder, "to.db")];

@@ -104,12 +104,30 @@ test.each([
   ["copy", "copy requires --from and --to."],
   ["copy --from a.db --to a.db", "the same store"],
   ["copy --from a.db --to b.db --schema x", "--schema works only with PostgreSQL."],
+  ["copy --from a.db --to b.db --to-schema x", "--to-schema works only with PostgreSQL."],
   ["copy --from ftp://x --to b.db", "--from must be an SQLite file"],
+  ["events counts --store sqlite:e.db", "--store or STAYHOOK_STORE must be an SQLite file"],
 ])("wrong usage: %s", async (line, message) => {
   const { code, stdout, stderr } = await cli(line);
   expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
   expect(stderr).toContain(message);
 });
+
+test.each(["events.db\r", "events.db ", "events.db\n", "postgres://localhost/app\r"])(
+  "a store that ends in white space is refused: %j",
+  async (store) => {
+    const message = "ends in white space. If the value is from an env file, save that file with LF line ends";
+    for (const [args, env] of [
+      [["events", "counts", "--store", store], {}],
+      [["events", "counts"], { STAYHOOK_STORE: store }],
+      [["copy", "--from", store, "--to", "b.db"], {}],
+      [["copy", "--from", "a.db", "--to", store], {}],
+    ] as const) {
+      const { code, stderr } = await cli(args, { env });
+      expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(message) });
+    }
+  },
+);
 
 describe("the access token", () => {
   test.each([

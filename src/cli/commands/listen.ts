@@ -1,10 +1,11 @@
 import { accountOf, splitKey } from "../../account.ts";
 import type { StoredEvent } from "../../stores/stored-event.ts";
-import { filterIn, filterOf } from "../arguments.ts";
+import { filterOf } from "../arguments.ts";
 import { type Command, UsageError } from "../command.ts";
 import { followEvents } from "../follow-events.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 import { printable } from "../output.ts";
+import { filterIn } from "../refs-in-accounts.ts";
 import { addAccount, addTopic, targetOf, toOption } from "../url-options.ts";
 import { originOf, post } from "./trigger.ts";
 

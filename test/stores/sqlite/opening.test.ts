@@ -40,6 +40,19 @@ describe("arguments", () => {
     ["", "database: must be the path of a file"],
     ["a\0b", "database: must be the path of a file"],
     ["file:events.db", "database: must be a path, not a URL; remove `file:`"],
+    ["sqlite:events.db", "database: must be a path, not a URL; remove `sqlite:`"],
+    [
+      "events.db\r",
+      "database: ends in white space. If it is from an env file, save that file with LF line ends, not CRLF",
+    ],
+    [
+      "events.db ",
+      "database: ends in white space. If it is from an env file, save that file with LF line ends, not CRLF",
+    ],
+    [
+      ":memory:\n",
+      "database: ends in white space. If it is from an env file, save that file with LF line ends, not CRLF",
+    ],
     [undefined, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [null, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],
     [{}, "database: must be the path of a file, or a DatabaseSync of node:sqlite"],

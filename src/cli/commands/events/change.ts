@@ -12,10 +12,11 @@ import type { EventFilter } from "../../../stores/event-filter.ts";
 import { type Change, choosableStates } from "../../../stores/event-states.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
-import { confirm, filterIn, filterOf, yesOption } from "../../arguments.ts";
+import { confirm, filterOf, yesOption } from "../../arguments.ts";
 import { type Invocation, type Subcommand, UsageError } from "../../command.ts";
 import { findEvent } from "../../event-ids.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
+import { filterIn } from "../../refs-in-accounts.ts";
 import { eventColumns, eventsOf, filterOptions } from "./columns.ts";
 
 type Store = EventStore<unknown>;
