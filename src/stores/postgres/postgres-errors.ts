@@ -100,7 +100,8 @@ export function storeError(failing: string, cause: unknown): unknown {
 
 /** Returns the next step for an error that a wrong connection string often causes. */
 function hintOf(code: unknown): string {
-  if (code === "ENOTFOUND") return ". The name of the host is unknown. Is the host in connectionString right?";
+  if (code === "ENOTFOUND")
+    return ". The name of the host is unknown. Is the host in connectionString right?";
   if (code === "EAI_AGAIN")
     return ". DNS is not ready yet. Try again in a moment. If the error stays, check the DNS server of this machine or container.";
   if (code === "ECONNREFUSED")
