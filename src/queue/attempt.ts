@@ -1,5 +1,6 @@
 // One attempt: runs the work of a claim, and settles it in the store.
 
+import { withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
@@ -23,6 +24,9 @@ import {
 } from "./work.ts";
 
 export type { AttemptEnd } from "./settling.ts";
+
+/** How long an attempt at a timer waits for its time at most, ms. If the clocks differ by more, the store's is right. */
+const EARLY = 1000;
 
 export interface AttemptOptions {
   readonly breaker: CircuitBreaker;
@@ -135,6 +139,15 @@ export class Attempt<Tx> {
       const { after } = this.#options;
       // Await even `undefined`: a callback must not block the event loop before the queue knows all leases of a claim.
       await (after && Promise.race([after, this.#run.wasCut]));
+      // The clock of the store may be some ms ahead of the clock that the callback reads.
+      for (let ms = earlinessOf(this.claim); ms > 0 && ms <= EARLY; ms = earlinessOf(this.claim))
+        if (
+          await withTimeout(
+            ms,
+            this.#run.wasCut.then(() => true),
+          )
+        )
+          break;
       // Skip a claim whose lease has expired: another process may work on the event now.
       if (!this.lease.held) return await this.#release();
       const run = (): Promise<AttemptResult> => this.#process();
@@ -184,8 +197,8 @@ export class Attempt<Tx> {
     if (typeof settled !== "string")
       return this.#settleFailure({ reason: "callback", error: settled.error, type });
     if (settled === "done") {
-      for (const { event, dueIn = 0 } of [...extra, ...events])
-        if (dueIn === 0) this.added.push(firingId(event));
+      for (const { event, dueIn = 0, dueAt } of [...extra, ...events])
+        if (dueAt === undefined ? dueIn === 0 : dueAt.getTime() <= now()) this.added.push(firingId(event));
       const status = snapshot?.snapshot.status;
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
@@ -245,6 +258,11 @@ export class Attempt<Tx> {
   get #duration(): number {
     return performance.now() - this.#startedAt;
   }
+}
+
+/** How long an attempt at a timer must wait for its time, ms. A replayed timer need not wait. */
+function earlinessOf({ source, timestamp, replayed }: ClaimedEvent): number {
+  return source === "timer" && !replayed ? Date.parse(timestamp) - now() : 0;
 }
 
 /** How late the first attempt at a timer starts, ms. It is `undefined` for other attempts. */

@@ -1,5 +1,6 @@
 import { checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
+import { clockOffset } from "../clock.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { checkedRestriction } from "./beginnings.ts";
@@ -88,10 +89,12 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   async add(event: NewEvent, options?: AddOptions): Promise<AddAnswer> {
     this.assertOpen();
-    checkNoUnknown(options, ["dueIn", "replace"]);
+    checkNoUnknown(options, ["dueIn", "dueAt", "replace"]);
+    if (options?.dueAt !== undefined) await this.#knowClock();
     this.#added += 1;
     this.#name ??= crypto.randomUUID().slice(0, 9);
-    return this.#adds.call(additionOf(event, options, this.#name + this.#added.toString(36)));
+    const token = this.#name + this.#added.toString(36);
+    return this.#adds.call(additionOf(event, options, token, (at) => this.toStoreTime(at)));
   }
 
   async #add(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
@@ -164,7 +167,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     const claim = withRowId(given);
     const row = this.#rows.get(claim.lease) ?? (await this.#rowOf(claim));
     if (row === undefined) return false;
-    const settlement = settlementOf({ ...claim }, row, outcome);
+    if (hasTimes(outcome)) await this.#knowClock();
+    const settlement = settlementOf({ ...claim }, row, outcome, (at) => this.toStoreTime(at));
     const { held, more } =
       settlement.writes.length > 0
         ? (await this.doSettle([settlement]))[0]!
@@ -172,6 +176,17 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     this.#rows.delete(claim.lease);
     if (held && (more || settlement.additions.length > 0)) this.#woke();
     return held;
+  }
+
+  /** Converts a time by the clock of this process to a time by the store's clock. Both are epoch ms. */
+  protected toStoreTime(at: number): number {
+    // A sandbox moves the clock of this process only.
+    return at - clockOffset() + this.#clock.difference;
+  }
+
+  /** Reads the store's clock, if no call has read it yet. */
+  async #knowClock(): Promise<void> {
+    if (!this.#clock.isKnown) await this.nextDue();
   }
 
   async nextDue(options: NextDueOptions = {}): Promise<number | undefined> {
@@ -456,6 +471,10 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     if (changed > 0) this.#woke();
     return changed;
   }
+}
+
+function hasTimes(outcome: Outcome<never>): boolean {
+  return "events" in outcome && outcome.events?.some(({ dueAt }) => dueAt !== undefined) === true;
 }
 
 interface Renewal {

@@ -127,6 +127,12 @@ export interface AddOptions {
    * first claim. Default 0: the event is `pending`, and due at once.
    */
   readonly dueIn?: number | undefined;
+  /**
+   * When the event is due, by the clock of this process; at most 1,000 years from now. It wins over `dueIn`. A timer has
+   * it, because the call may take long: with `dueIn`, the event would be late by as much. The store converts the time if its
+   * own clock differs. A time that has passed means now, and the event is `pending`.
+   */
+  readonly dueAt?: Date | undefined;
   /** When the event takes the place of a known event with its id. Default: never. */
   readonly replace?: Replace | undefined;
 }

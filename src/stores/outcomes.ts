@@ -3,6 +3,7 @@
 // `replaces` in the Lua of Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, and
 // `lostHistory` in the Lua of Redis.
 
+import { now } from "../clock.ts";
 import type { EventState, FailureReason } from "./event-states.ts";
 import type { AddOptions, Outcome, Write } from "./event-store.ts";
 import { clearedTime, rowIdOf } from "./firing-id.ts";
@@ -31,6 +32,8 @@ export interface Addition {
   readonly event: Pick<StoredEvent, keyof NewEvent>;
   /** ms until the event is due. An event with more than 0 ms is `scheduled`. */
   readonly dueIn: number;
+  /** When the event is due, epoch ms by the store's clock. It wins over `dueIn`, but the event is not due before now. */
+  readonly dueAt: number | undefined;
   readonly replace: AddOptions["replace"];
   /** Tells a repeated call that found its own event from one that found another's. A new event keeps it as its `lease`. */
   readonly token: string | undefined;
@@ -39,17 +42,32 @@ export interface Addition {
 /** Copies the event, because the caller may change it before the store writes it. */
 export function additionOf(
   event: NewEvent,
-  { dueIn = 0, replace }: AddOptions = {},
+  { dueIn = 0, dueAt, replace }: AddOptions = {},
   token?: string,
+  toStoreTime: (at: number) => number = (at) => at,
 ): Addition {
   const { ref, source, topic, timestamp, notification, traceparent } = event;
   const { eventId } = rowIdOf(event.eventId);
   return {
     event: { eventId, ref, source, topic, timestamp, notification, traceparent: traceparent ?? null },
-    dueIn: clampWait(dueIn, MAX_DELAY),
+    ...dueOf(dueAt === undefined ? dueIn : dueAt.getTime() - now(), dueAt, toStoreTime),
     replace,
     token,
   };
+}
+
+function dueOf(wait: number, dueAt: Date | undefined, toStoreTime: (at: number) => number) {
+  const dueIn = clampWait(wait, MAX_DELAY);
+  const isExact = dueAt !== undefined && dueIn > 0 && dueIn < MAX_DELAY;
+  return { dueIn, dueAt: isExact ? Math.round(toStoreTime(dueAt.getTime())) : undefined };
+}
+
+/** Returns when an event is due, epoch ms. `now` is the store's time. */
+export function dueTime(
+  { dueIn, dueAt }: { readonly dueIn: number; readonly dueAt?: number | undefined },
+  now: number,
+): number {
+  return dueAt === undefined ? now + dueIn : Math.max(now, dueAt);
 }
 
 export function stateOfNew({ dueIn }: Addition): "pending" | "scheduled" {
@@ -67,6 +85,8 @@ export interface EventChange {
   readonly state: EventState;
   /** ms from now until the event is due. It is `null` for a done or parked event. */
   readonly dueIn: number | null;
+  /** As {@link Addition.dueAt}, if another event takes the place of the ended one. */
+  readonly dueAt?: number | undefined;
   readonly attempts: number;
   readonly outages: number;
   /** Epoch ms by the store's clock. It is `null` if `outages` is 0. */
@@ -99,13 +119,18 @@ export interface Settlement<Tx> {
 }
 
 /** Computes what an outcome does to the row of a claim's event, and to other rows. */
-export function settlementOf<Tx>(claim: ClaimedEvent, row: ClaimedRow, outcome: Outcome<Tx>): Settlement<Tx> {
+export function settlementOf<Tx>(
+  claim: ClaimedEvent,
+  row: ClaimedRow,
+  outcome: Outcome<Tx>,
+  toStoreTime?: (at: number) => number,
+): Settlement<Tx> {
   const ended = endOf(claim, row, outcome);
   const base = { claim, delay: undefined, record: undefined, writes: [], remove: undefined };
   if (outcome.state === "released")
     return { ...base, change: ended, delay: outcome.in ? ended.dueIn! : undefined, additions: [] };
   const additions = lastOfEach(
-    (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options)),
+    (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options, undefined, toStoreTime)),
   );
   const own = additions.find(({ event }) => event.eventId === claim.eventId);
   return {
@@ -224,6 +249,7 @@ function replacedBy(addition: Addition, { history }: EventChange): EventChange {
   return {
     state: stateOfNew(addition),
     dueIn: addition.dueIn,
+    dueAt: addition.dueAt,
     attempts: 0,
     outages: 0,
     firstOutageAt: null,

@@ -8,6 +8,16 @@ export interface Timed<T> {
 
 /** How far the store's clock may be behind before it counts as set back, ms. */
 const SET_BACK = 1000;
+/** How long a comparison of the clocks counts if no later one is closer, ms. */
+const COMPARED = 60_000;
+
+/** Between which times the difference of two clocks lies, ms. */
+interface Comparison {
+  readonly least: number;
+  readonly most: number;
+  /** On the monotonic clock. */
+  readonly at: number;
+}
 
 interface Repair {
   /** Returns when the newest event was recorded, as far as the store knows it, epoch ms. */
@@ -22,6 +32,7 @@ export class StoreClock {
   /** The store's time at the last reading. `undefined` before the first one. */
   #now: number | undefined;
   #readAt = 0;
+  #compared: Comparison | undefined;
 
   constructor(repair: Repair) {
     this.#repair = repair;
@@ -34,8 +45,9 @@ export class StoreClock {
   async follow<T>(run: () => Promise<Timed<T>>, found: (result: T) => boolean): Promise<T> {
     // Read before the call: another process may add an event while the call waits for its answer.
     const newest = this.#now === undefined ? await this.#repair.newestReceivedAt() : undefined;
-    const sentAt = performance.now();
+    const [sentAt, sent] = [performance.now(), Date.now()];
     const { now, result } = await run();
+    this.#compare(now - Date.now(), now - sent);
     let isBehind: boolean;
     try {
       isBehind = await this.#read(now, sentAt, newest);
@@ -45,6 +57,34 @@ export class StoreClock {
       throw error;
     }
     return isBehind && !found(result) ? (await run()).result : result;
+  }
+
+  /** Whether a call has read the store's clock. */
+  get isKnown(): boolean {
+    return this.#compared !== undefined;
+  }
+
+  /**
+   * How far the store's clock is ahead of the clock of this process, ms. It is 0 unless the clocks surely differ, because a
+   * timer should be due exactly at its time. If they differ, it is rather too large: a timer must not be early.
+   */
+  get difference(): number {
+    const { least, most } = this.#compared ?? { least: 0, most: 0 };
+    return least <= 0 && most >= 0 ? 0 : most;
+  }
+
+  /** The store has read its clock between the start of a call and its answer. The fastest call shows the most. */
+  #compare(least: number, most: number): void {
+    const [at, known] = [performance.now(), this.#compared];
+    const isBetter =
+      known === undefined ||
+      most - least <= known.most - known.least ||
+      at - known.at > COMPARED ||
+      // One of the clocks has jumped.
+      least > known.most ||
+      most < known.least;
+    // Both clocks may be read in whole ms.
+    if (isBetter) this.#compared = { least: least - 1, most: most + 1, at };
   }
 
   /** @returns whether the clock was set back, so that times were repaired */

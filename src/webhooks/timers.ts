@@ -231,15 +231,9 @@ export function knownType(
   return kind === undefined ? event.type : TimerRules.keyOf(kind, timerOf(event).name);
 }
 
-/** Returns a timer as an event to record. Its wait is read when the event is recorded, which may be later. */
+/** Returns a timer as an event to record. */
 function furtherTimer(event: NewEvent, at: Date): FurtherEvent {
-  return {
-    event,
-    replace: "moved",
-    get dueIn() {
-      return Math.max(0, at.getTime() - now());
-    },
-  };
+  return { event, replace: "moved", dueAt: at };
 }
 
 /** Collects what a callback does to the timers of its record. */
@@ -361,10 +355,8 @@ export function recordTimers({
         if (known && waitsForOther(known, time)) await store.remove(ref, [known.eventId]);
         return;
       }
-      const timer = furtherTimer(timerEvent(ref, name, time), time);
-      // Read `dueIn` anew for each try: it falls while the attempt runs.
-      const tryAdd = () => add(timer.event, { dueIn: timer.dueIn, replace: timer.replace });
-      while ((await tryAdd()) === "busy") {
+      const { event, ...addition } = furtherTimer(timerEvent(ref, name, time), time);
+      while ((await add(event, addition)) === "busy") {
         if (closed())
           throw new StayhookError(
             `The timer ${name} of ${ref} was not set, because an attempt at it is running and the webhook handler is closed.`,

@@ -247,6 +247,29 @@ test("the history has each attempt with its reason, its error, its duration and 
   ]);
 });
 
+test.each<{ name: string; early: number; replayed?: boolean; startsAfter: number }>([
+  { name: "waits for its time if the store's clock is a little ahead", early: 300, startsAfter: 300 },
+  { name: "waits a second at most", early: 1000, startsAfter: 1000 },
+  { name: "does not wait if the clocks differ by more", early: 1001, startsAfter: 0 },
+  { name: "does not wait if it was replayed", early: 300, replayed: true, startsAfter: 0 },
+  { name: "does not wait after its time", early: -5, startsAfter: 0 },
+])("an attempt at a timer $name", async ({ early, replayed = false, startsAfter }) => {
+  const at = Date.now() + early;
+  const { ran } = await startedQueue(["a"], {
+    alter: {
+      claim: (own) => async (options) =>
+        (await own(options)).map((claim) => ({
+          ...claim,
+          ...{ source: "timer", timestamp: new Date(at).toISOString(), replayed },
+        })),
+    },
+  });
+  if (startsAfter > 0) await advance(startsAfter - 1);
+  expect(ran).toEqual(startsAfter > 0 ? [] : ["a"]);
+  await advance(1);
+  expect(ran).toEqual(["a"]);
+});
+
 describe("the end of an attempt", () => {
   test("is recorded again while the lease holds if the store fails, without another callback", async () => {
     let failures = 3;

@@ -811,3 +811,29 @@ describe("webhooks.timers", () => {
     await closing;
   });
 });
+
+test("a timer is due at its time, however long the write beside it takes", async () => {
+  const slow = () => new Promise<void>((resolve) => setTimeout(resolve, 5000));
+  const store = memoryStore({ transaction: async (run: (tx: undefined) => unknown) => run(undefined) });
+  const times: number[] = [];
+  const set = (event: { timers: EventTimers }) => {
+    (event as unknown as { atomically(write: () => Promise<void>): void }).atomically(slow);
+    event.timers.set("door-code", at(times.length + 1));
+  };
+  const { deliver, list } = withTimers(set, {
+    store,
+    on: {
+      "booking.timer.door-code": (event) => {
+        times.push(Date.now());
+        if (times.length < 3) set(event);
+      },
+    },
+  } as Options);
+  await deliver();
+  await advance(5000);
+  expect((await store.list({ source: "timer", limit: 10 }))[0]?.dueAt).toEqual(at(1));
+  await advance(4 * HOUR);
+  // A timer that sets itself is no later each time.
+  expect(times).toEqual([1, 2, 3].map((hours) => Number(at(hours))));
+  expect(await list()).toMatchObject([{ at: at(3), state: "done" }]);
+});

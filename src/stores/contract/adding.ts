@@ -1,6 +1,15 @@
 import type { Replace } from "../event-store.ts";
 import { type Bench, between, type Cases, check, equal, failed, handled, LONG, parked } from "./harness.ts";
 
+/** How long a write takes, ms. Two calls on a busy machine take less. */
+const SLOW = 400;
+
+/** Takes time without a promise, which a synchronous store refuses. */
+function block(ms: number): void {
+  const end = performance.now() + ms;
+  while (performance.now() < end);
+}
+
 const BACKSLASH_U = "\\u";
 
 export const adding: Cases = {
@@ -114,6 +123,34 @@ export const scheduling: Cases = {
     equal("eventId and attempts of the claim", [claimed.eventId, claimed.attempts], [soon.eventId, 1]);
     await settle(claimed, { state: "released" });
     equal("the state after a released attempt", (await get(soon)).state, "pending");
+  },
+
+  "an event with dueAt is due at that time, however long the call takes": async (bench) => {
+    const { store, unit, newEvent, add, claims, claimOne, claimLater, get, settle, shows } = bench;
+    const at = new Date(Date.now() + LONG);
+    const added = await add("booking:A", { source: "timer" }, { dueAt: at });
+    await shows(added, { state: "scheduled" });
+    between("nextDue() before the event is due", await store.nextDue(), LONG - 30_000, LONG);
+    const own = await add("booking:B", { source: "timer" });
+    const claim = await claimOne();
+    const later = newEvent("booking:C", { source: "timer" });
+    const moved = { ...own, timestamp: "2027-01-01T00:00:00.000Z" };
+    const events = [later, moved].map((event) => ({ event, dueAt: at, replace: "moved" }) as const);
+    // A write delays the step that records the events.
+    const writes = store.transactional && [() => block(SLOW)];
+    await settle(claim, { ...handled(claim), ...(writes && { writes }), events });
+    for (const event of [later, moved]) {
+      await shows(event, { state: "scheduled" });
+      const ms = Number((await get(event)).dueAt) - Number((await get(added)).dueAt);
+      between("ms between the due times of two events with the same dueAt", ms, -SLOW / 4, SLOW / 4);
+    }
+    const passed = await add("booking:D", {}, { dueAt: new Date(0), dueIn: LONG });
+    await shows(passed, { state: "pending" });
+    await bench.done((await claims("of an event whose dueAt has passed", passed))[0]!);
+    const start = performance.now();
+    const soon = await add("booking:E", {}, { dueAt: new Date(Date.now() + 3 * unit) });
+    const claimed = await claimLater(start + 3 * unit - 2);
+    equal("the event that is claimed at its dueAt", claimed.eventId, soon.eventId);
   },
 
   "a longer wait is shortened, to 5 years for a retry, and to 1,000 years for a new event": async ({

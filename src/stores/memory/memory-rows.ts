@@ -1,7 +1,7 @@
 import { accountOf } from "../../account.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
-import { type Addition, additionOf, copyOfSnapshot, endedAtOf, stateOfNew } from "../outcomes.ts";
+import { type Addition, additionOf, copyOfSnapshot, dueTime, endedAtOf, stateOfNew } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { HeapItem } from "./due-heap.ts";
@@ -71,7 +71,7 @@ export function newEventRow(addition: Addition, record: RecordRow, arrival: numb
     record,
     receivedAt: now,
     state: stateOfNew(addition),
-    dueAt: now + addition.dueIn,
+    dueAt: dueTime(addition, now),
     attempts: 0,
     outages: 0,
     firstOutageAt: null,

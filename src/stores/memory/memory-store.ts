@@ -4,6 +4,7 @@ import type { Change, EventState } from "../event-states.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
 import {
   type Addition,
+  dueTime,
   type EventChange,
   historyOfReplaced,
   replaces,
@@ -69,14 +70,14 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   }
 
   #replace(row: EventRow, addition: Addition, now: number): AddAnswer {
-    const { event, replace, dueIn } = addition;
+    const { event, replace } = addition;
     if (row.event.ref !== event.ref) return "conflict";
     const isReplaced = replaces(addition, row.event, row.state);
     if (row.state === "processing" && row.record.lease!.end > now)
       return isReplaced || replace === "ended" ? "busy" : "duplicate";
     if (!isReplaced) return "duplicate";
     if (row.state === "processing") this.#tables.expire(row.record, now);
-    this.#tables.beginAnew(row, stateOfNew(addition), now + dueIn);
+    this.#tables.beginAnew(row, stateOfNew(addition), dueTime(addition, now));
     row.event = event;
     row.receivedAt = now;
     row.replayed = false;
@@ -180,7 +181,8 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
 
   #change(row: EventRow, change: EventChange, now: number): void {
     this.#tables.setState(row, change.state);
-    row.dueAt = change.dueIn === null ? undefined : now + change.dueIn;
+    const { dueIn, dueAt } = change;
+    row.dueAt = dueIn === null ? undefined : dueTime({ dueIn, dueAt }, now);
     row.attempts = change.attempts;
     row.outages = change.outages;
     row.firstOutageAt = change.firstOutageAt;
@@ -201,6 +203,11 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     const row = this.#tables.events.get(eventId);
     const held = row?.lease === lease && row.state !== "processing";
     return { held, more: held };
+  }
+
+  /** The store has the clock of this process, which a sandbox moves. */
+  protected override toStoreTime(at: number): number {
+    return at;
   }
 
   async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {

@@ -3,7 +3,7 @@ import { createSlots, type Slots } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { LockedError } from "../call-errors.ts";
 import type { Write } from "../event-store.ts";
-import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
+import { type Addition, dueTime, type Settlement, stateOfNew } from "../outcomes.ts";
 import { change, type SqlDriver, type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
 import {
   addOne,
@@ -263,13 +263,13 @@ function* addAll(operation: Operation, additions: readonly Addition[]): SqlSteps
 
 /** Returns the values of {@link insertOf} for one event. */
 function rowOf(addition: Addition, now: number): SqlValue[] {
-  const { event, dueIn } = addition;
+  const { event } = addition;
   const token = addition.token ?? null;
   return [
     toId(event.eventId),
     keyOf(event),
     stateOfNew(addition),
-    now + dueIn,
+    dueTime(addition, now),
     now,
     ...contentOf(event),
     token,
@@ -279,9 +279,9 @@ function rowOf(addition: Addition, now: number): SqlValue[] {
 /** Returns the first due time of each record. */
 function dueTimes(additions: readonly Addition[], now: number): Row[] {
   const first = new Map<string, number>();
-  for (const { event, dueIn } of additions) {
-    const key = keyOf(event);
-    first.set(key, Math.min(first.get(key) ?? Number.POSITIVE_INFINITY, now + dueIn));
+  for (const addition of additions) {
+    const key = keyOf(addition.event);
+    first.set(key, Math.min(first.get(key) ?? Number.POSITIVE_INFINITY, dueTime(addition, now)));
   }
   return inOrder([...first].map(([key, due_at]) => ({ ref: hex(key), due_at })));
 }

@@ -19,7 +19,7 @@ function contentJson(event: Addition["event"]) {
 
 /** @param n - the number of the addition, or of the settlement that it belongs to */
 export function additionJson(addition: Addition, n: number) {
-  const { event, dueIn, replace, token } = addition;
+  const { event, dueIn, dueAt, replace, token } = addition;
   const { eventId } = event;
   const base = {
     n,
@@ -27,6 +27,7 @@ export function additionJson(addition: Addition, n: number) {
     ref: keyOf(event),
     state: stateOfNew(addition),
     due_in: dueIn,
+    due_time: dueAt,
     lease: token,
     replace,
   };
@@ -41,6 +42,7 @@ export function settlementJson({ claim, change, delay, record, remove }: Settlem
     lease: claim.lease,
     state: change.state,
     due_in: change.dueIn,
+    due_time: change.dueAt,
     attempts: change.attempts,
     outages: change.outages,
     first_outage_at: change.firstOutageAt,

@@ -36,8 +36,8 @@ const newContent = (
   column: string,
 ) => `${column} = CASE ${column === "notification" ? "WHEN h.drops THEN NULL" : ""}
         WHEN h.source IS NULL THEN e.${column} ELSE h.${column} END`;
-const ADDITION = `id bytea, ref text, state text, due_in bigint, lease text, ${CONTENT_TYPES}`;
-const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, attempts integer, outages integer, first_outage_at bigint,
+const ADDITION = `id bytea, ref text, state text, due_in bigint, due_time bigint, lease text, ${CONTENT_TYPES}`;
+const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, due_time bigint, attempts integer, outages integer, first_outage_at bigint,
   replayed smallint, type text, reason text, history text, drops boolean, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
   timers boolean, remove bytea[]`;
 
@@ -49,6 +49,10 @@ const clock = (patience: string) => `
 /** Rows of a JSON parameter, in its order. The `LIMIT` tells the planner how many rows there are. */
 const rowsOf = (json: string, count: string, columns: string, alias: string) =>
   `(SELECT * FROM json_to_recordset(${json}) AS j (n integer, ${columns}) LIMIT ${count}) AS ${alias}`;
+
+/** When a row of a parameter is due. A row of an event that has ended has no `due_in`. */
+const dueAt = (row: string) =>
+  `CASE WHEN ${row}.due_time IS NULL THEN t.now + ${row}.due_in ELSE greatest(t.now, ${row}.due_time) END`;
 
 /** The state of an event, without the index `events_open`: it has many dead entries of events that were processed. */
 const stateOf = (event: string) => `${event}.state || ''`;
@@ -74,7 +78,7 @@ const firstDue = (ref: string, and = "") => `
 const add = `
   WITH ${clock("$3")},
   given AS MATERIALIZED (
-    SELECT g.*, ${NEW_SEQ} AS seq, t.now, t.now + g.due_in AS due_at FROM t, ${rowsOf("$1", "$2", ADDITION, "g")}),
+    SELECT g.*, ${NEW_SEQ} AS seq, t.now, ${dueAt("g")} AS due_at FROM t, ${rowsOf("$1", "$2", ADDITION, "g")}),
   added AS (
     ${INSERT_EVENTS}
     SELECT seq, id, ref, state, due_at, now, lease, ${CONTENT} FROM given ORDER BY id
@@ -154,7 +158,7 @@ const renew = `
 const FURTHER = {
   given: `
   more AS MATERIALIZED (
-    SELECT m.*, ${NEW_SEQ} AS seq, t.now, t.now + m.due_in AS due_at
+    SELECT m.*, ${NEW_SEQ} AS seq, t.now, ${dueAt("m")} AS due_at
     FROM t, ${rowsOf("$3", "$4", `${ADDITION}, replace text`, "m")}),`,
   changes: `
   delayed AS (
@@ -194,7 +198,7 @@ const FURTHER = {
 const settle = (further?: typeof FURTHER) => `
   WITH ${clock(further ? "$5" : "$3")},
   given AS MATERIALIZED (
-    SELECT g.*, t.now, t.now + g.due_in AS due_at FROM t, ${rowsOf("$1", "$2", SETTLEMENT, "g")}),${further?.given ?? ""}
+    SELECT g.*, t.now, ${dueAt("g")} AS due_at FROM t, ${rowsOf("$1", "$2", SETTLEMENT, "g")}),${further?.given ?? ""}
   locked AS MATERIALIZED (
     SELECT r.ref, r.lease, r.lease_end, r.due_at, r.snapshot IS NOT NULL AS known FROM stayhook_records r
     WHERE r.ref = ANY (ARRAY(SELECT ref FROM given ${further ? "UNION SELECT ref FROM more" : ""})) ORDER BY r.ref FOR UPDATE),

@@ -49,6 +49,7 @@ local function load(id)
   }
 end
 
+local function due_time(new) return new.at and math.max(now, new.at) or now + new.wait end
 local function due_of(event) return tonumber(call('ZSCORE', key('open', event.record), event.member)) end
 
 -- Returns a RowReply.
@@ -309,7 +310,7 @@ local function replace(event, addition, due)
 end
 
 local function add(addition)
-  local event, due = load(addition.id), now + addition.wait
+  local event, due = load(addition.id), due_time(addition)
   -- An earlier call of this addition got no answer.
   if event and addition.token and event.lease == addition.token and event.record == addition.record then return 'added' end
   local kept = event and keep(event, addition)

@@ -29,8 +29,8 @@ export function recordName({ ref, eventId }: Pick<ClaimedEvent, "ref" | "eventId
 
 /** An addition, as the Lua function `add` takes it. */
 export function toAdd(addition: Addition) {
-  const { event, dueIn, replace, token } = addition;
-  return { ...toNew(event), state: stateOfNew(addition), wait: dueIn, replace, token };
+  const { event, dueIn, dueAt, replace, token } = addition;
+  return { ...toNew(event), state: stateOfNew(addition), wait: dueIn, at: dueAt, replace, token };
 }
 
 /** A settlement, as the Lua function `settle` takes it. */
@@ -41,6 +41,7 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
     ...toHeld(claim),
     state,
     wait: dueIn ?? undefined,
+    at: change.dueAt,
     reason: change.reason ?? "",
     fields: [
       ...packHistory(change.history),

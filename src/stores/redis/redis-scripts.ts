@@ -187,7 +187,7 @@ local function settle(settlement)
     set_notification(event.id, settlement.own.notification)
     note_received(settlement.own.source, now)
   end
-  move(event, settlement.state, settlement.wait and now + settlement.wait, settlement.reason, unpack(settlement.fields))
+  move(event, settlement.state, settlement.wait and due_time(settlement), settlement.reason, unpack(settlement.fields))
   if settlement.drops then set_notification(event.id) end
   if settlement.delay then delay(record, now + settlement.delay) end
   if settlement.snapshot then remember(string.sub(record, 2), settlement.snapshot, settlement.changed) end

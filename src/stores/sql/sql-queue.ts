@@ -2,7 +2,14 @@
 
 import { type Restriction, takesOf } from "../beginnings.ts";
 import type { Write } from "../event-store.ts";
-import { type Addition, type EventChange, replaces, type Settlement, stateOfNew } from "../outcomes.ts";
+import {
+  type Addition,
+  dueTime,
+  type EventChange,
+  replaces,
+  type Settlement,
+  stateOfNew,
+} from "../outcomes.ts";
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
@@ -44,20 +51,13 @@ export function* add(operation: Operation, additions: readonly Addition[]): SqlS
 
 export function* addOne(operation: Operation, addition: Addition): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
-  const { event, dueIn } = addition;
+  const { event } = addition;
+  const dueAt = dueTime(addition, now);
   const id = toId(event.eventId);
   const key = keyOf(event);
-  const values = [
-    id,
-    key,
-    stateOfNew(addition),
-    now + dueIn,
-    now,
-    ...contentOf(event),
-    addition.token ?? null,
-  ];
+  const values = [id, key, stateOfNew(addition), dueAt, now, ...contentOf(event), addition.token ?? null];
   if ((yield* change(sql.insertEvent, ...values)) > 0) {
-    yield* becomeDue(operation, key, now + dueIn);
+    yield* becomeDue(operation, key, dueAt);
     return "added";
   }
   const [known] = yield* select(sql.eventById, id);
@@ -79,7 +79,8 @@ export function knownAnswer({ event, token }: Addition, known: SqlRow): "added" 
 /** Lets an event take the place of the event with its id, if the rules of `replace` allow it. */
 function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
-  const { event, dueIn } = addition;
+  const { event } = addition;
+  const newDueAt = dueTime(addition, now);
   const key = keyOf(event);
   const record = yield* lock(operation, key);
   // Read the event again, because it may have changed before the record was locked.
@@ -91,10 +92,10 @@ function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer>
     return isReplaced || addition.replace === "ended" ? "busy" : "duplicate";
   if (!isReplaced) return "duplicate";
   if (state === "processing") yield* expire(operation, record);
-  const values = [stateOfNew(addition), now + dueIn, now, ...contentOf(event), number(known.seq)];
+  const values = [stateOfNew(addition), newDueAt, now, ...contentOf(event), number(known.seq)];
   // A prune deletes ended events without the lock.
   if ((yield* change(sql.replaceEvent, ...values)) === 0) return yield* addOne(operation, addition);
-  yield* becomeDue(operation, key, now + dueIn);
+  yield* becomeDue(operation, key, newDueAt);
   return "added";
 }
 
@@ -254,11 +255,22 @@ function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSte
 
 /** Returns the values of `endEvent`. */
 export function endValues(change: EventChange, now: number) {
-  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, reason, history, dropsText } =
-    change;
+  const {
+    state,
+    dueIn,
+    dueAt,
+    attempts,
+    outages,
+    firstOutageAt,
+    replayed,
+    type,
+    reason,
+    history,
+    dropsText,
+  } = change;
   return [
     state,
-    dueIn === null ? null : now + dueIn,
+    dueIn === null ? null : dueTime({ dueIn, dueAt }, now),
     dueIn === null ? now : null,
     attempts,
     outages,

@@ -326,6 +326,26 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     wrap: (store) => ({ add: (event, { replace } = {}) => store.add(event, { replace }) }),
     fails: "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due",
   },
+  "does not know dueAt": {
+    wrap: (store) => ({
+      add: (event, { dueAt: _, ...options } = {}) => store.add(event, options),
+    }),
+    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
+  },
+  "counts dueAt from the end of the call": {
+    wrap: recording((events) =>
+      events.map(({ dueAt, ...event }) =>
+        dueAt === undefined ? event : { ...event, dueIn: Number(dueAt) - Date.now() + 400 },
+      ),
+    ),
+    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
+  },
+  "makes an event due now if its dueAt has passed, but only after dueIn": {
+    wrap: (store) => ({
+      add: (event, options) => store.add(event, options?.dueIn ? { ...options, dueAt: undefined } : options),
+    }),
+    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
+  },
   "keeps no wait longer than a day": {
     wrap: (store) => ({
       add: (event, { dueIn = 0, ...options } = {}) =>
