@@ -7,8 +7,6 @@ import { isGone } from "../webhooks/processing/gone.ts";
 import { checkRecord, type PassContext } from "./records.ts";
 
 const DAY = 24 * 60 * 60_000;
-/** How long a booking may still change after its last day, ms. */
-const AFTERWARDS = 7 * DAY;
 
 /**
  * Checks the known bookings that can still change, and the known listings that the list lacks.
@@ -27,7 +25,7 @@ export async function checkBookings(
   const unseen = new Set(watched);
   const isToRead = ({ ref, snapshot }: RecordSnapshot): boolean => {
     const { rest } = splitKey(ref);
-    if (rest.startsWith("booking:")) return canChange(snapshot);
+    if (rest.startsWith("booking:")) return canChange(snapshot, pass.lookBack);
     // The list is only a hint: its pages may have moved while they were read.
     const isMissing = rest.startsWith("listing:") && listed !== undefined && !listed.has(ref);
     return isMissing && !isGone(snapshot);
@@ -65,13 +63,17 @@ const finalStatuses = new Set<string>(
   bookingTable.filter((status: Status) => status.final).map(({ name }) => name),
 );
 
-/** Returns `false` if the status is final, or if the stay ended more than a week ago. An unreadable check-out gives `true`. */
-export function canChange({ status, fields }: Snapshot): boolean {
+/**
+ * Returns `false` if the status is final, or if the stay ended longer ago than `lookBack` ms. An unreadable check-out gives
+ * `true`.
+ */
+export function canChange({ status, fields }: Snapshot, lookBack: number): boolean {
   if (finalStatuses.has(status)) return false;
   try {
     // `stay` needs a check-in. Any day before the check-out works.
     const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });
-    return Date.parse(checkOut) + DAY + AFTERWARDS > Date.now();
+    // The day of departure ends at a different time in each zone.
+    return Date.parse(checkOut) + DAY + lookBack > Date.now();
   } catch {
     return true;
   }

@@ -183,6 +183,11 @@ export interface ReconcilerOptions {
   readonly concurrency?: number | undefined;
   /** How many requests the reconciler begins within a second at most, for each account. May be a fraction. Default 10. */
   readonly rate?: number | undefined;
+  /**
+   * How long after departure passes still read a booking, for example because a refund may cancel it: ms, or a text such
+   * as `"30d"`. Default `"7d"`.
+   */
+  readonly lookBack?: number | string | undefined;
   /** Whether the first pass only records unknown listings, without a callback. Default `true`. */
   readonly baseline?: boolean | undefined;
   /** Called with each observation. If the function throws, the reconciler logs the error and continues. */
@@ -213,6 +218,7 @@ export interface Settings {
   readonly expectedEndpoints: () => Promise<ExpectedUrls>;
   readonly concurrency: number;
   readonly rate: number;
+  readonly lookBack: number;
   readonly baseline: boolean;
   /** Gets each observation. Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
@@ -228,6 +234,7 @@ const schema = () =>
     expectedEndpoints: z.unknown().optional(),
     concurrency: integerFrom(1, 1000, "must be a whole number from 1 to 1000").default(4),
     rate: numberFrom(0.001, 10_000, "must be a number from 0.001 to 10000").default(10),
+    lookBack: or(durationFrom(0, Number.MAX_SAFE_INTEGER), 7 * DAY),
     baseline: z.boolean({ error: "must be true or false" }).default(true),
     observe: callable<(event: ReconcileObservation) => unknown>().optional(),
     logger: logger().optional(),
@@ -241,7 +248,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     ...(internals ? problemsWithAccounts(internals, options) : []),
   ];
   const checked = check(schema, options, { before });
-  const { every, accounts, concurrency, rate, baseline } = checked;
+  const { every, accounts, concurrency, rate, lookBack, baseline } = checked;
   const log = checked.logger ? new Log(checked.logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
@@ -260,6 +267,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     expectedEndpoints: expectedOf(checked.expectedEndpoints),
     concurrency,
     rate,
+    lookBack,
     baseline,
     observe: safeObserve(checked.observe, log),
     log,

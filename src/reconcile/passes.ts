@@ -1,11 +1,13 @@
 import { untilAborted } from "../async.ts";
+import { AgainPass } from "./again.ts";
 import { handleEvents } from "./handle-events.ts";
 import { MissedChanges } from "./missed-changes.ts";
+import { OneAtATime } from "./one-at-a-time.ts";
 import type { ReconcileReport, Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
 import { Reader, StopReason } from "./reader.ts";
 import { Findings } from "./records.ts";
-import { Lock, type StoredState } from "./state.ts";
+import { begunAgain, begunPass, Lock, type StoredState } from "./state.ts";
 import { Watch } from "./watch.ts";
 
 export interface Made {
@@ -14,12 +16,20 @@ export interface Made {
   readonly retryAfter: number | undefined;
 }
 
+/** Why a pass is made. */
+interface Occasion {
+  /** Tells whether a scheduled pass is due. It is `undefined` if the user asked for the pass. */
+  readonly isDue?: (reading: StoredState) => boolean;
+  /** Set if the callback shall run for each known record. `runId` is that of the run over all accounts. */
+  readonly again?: { readonly runId: string | undefined } | undefined;
+}
+
 /** Makes the passes of one account, one at a time. */
 export class Passes {
   readonly #settings: Settings;
   readonly #changes: MissedChanges;
   readonly #watch: Watch;
-  #current: { readonly stop: StopReason; readonly made: Promise<Made> } | undefined;
+  readonly #passes = new OneAtATime<Made>();
 
   constructor(settings: Settings) {
     this.#settings = settings;
@@ -29,56 +39,29 @@ export class Passes {
 
   /** Whether nothing is running, and nothing is left to remember for the next pass. */
   get isIdle(): boolean {
-    return this.#current === undefined && this.#watch.isIdle;
+    return this.#passes.isIdle && this.#watch.isIdle;
   }
 
   watch(bookingCodes: string | readonly string[]): Promise<void> {
     return this.#watch.add(bookingCodes);
   }
 
-  /** Makes a pass that the user asked for, or waits for the current pass. `signal` ends only a pass that begins now. */
-  async run(signal: AbortSignal | undefined): Promise<Made> {
-    const joined = this.#current;
-    const making = this.#makeOrJoin(undefined);
-    const { stop } = this.#current!;
-    // A call that joins a running pass must not stop that pass.
-    const abort = (): void => stop.stop("aborted");
-    if (!joined) signal?.addEventListener("abort", abort);
-    if (!joined && signal?.aborted) abort();
-    try {
-      return await making;
-    } finally {
-      signal?.removeEventListener("abort", abort);
-    }
-  }
-
-  /** Makes a scheduled pass, or waits for the current pass. */
-  makeIfDue(isDue: (reading: StoredState) => boolean): Promise<Made> {
-    return this.#makeOrJoin(isDue);
+  /** Makes a pass, or waits for the current one. `signal` ends only a pass that begins now. */
+  make(occasion: Occasion, signal?: AbortSignal): Promise<Made> {
+    const kind = occasion.again ? "again" : "pass";
+    return this.#passes.run(kind, signal, (stop) => this.#make(new StopReason(stop), occasion));
   }
 
   async close(): Promise<void> {
     this.#watch.close();
-    this.#current?.stop.stop("aborted");
-    await Promise.allSettled([this.#current?.made, this.#watch.settled()]);
+    await Promise.all([this.#passes.close(), this.#watch.settled()]);
   }
 
-  /** @param isDue - `undefined` for a pass that the user asked for */
-  #makeOrJoin(isDue: ((reading: StoredState) => boolean) | undefined): Promise<Made> {
-    if (this.#current) return this.#current.made;
-    const stop = new StopReason();
-    const made = this.#make(stop, isDue).finally(() => {
-      this.#current = undefined;
-    });
-    this.#current = { stop, made };
-    return made;
-  }
-
-  async #make(stop: StopReason, isDue: ((reading: StoredState) => boolean) | undefined): Promise<Made> {
+  async #make(stop: StopReason, occasion: Occasion): Promise<Made> {
     const { account, observe, log } = this.#settings;
     const beganAt = performance.now();
     const findings = new Findings(this.#settings, this.#changes);
-    const pass = await this.#passUnderLock(stop, findings, isDue);
+    const pass = await this.#passUnderLock(stop, findings, occasion);
     const { checked, changed, failed } = findings;
     const incomplete = pass ? stop.reason : "locked";
     const report: ReconcileReport = {
@@ -103,9 +86,9 @@ export class Passes {
   async #passUnderLock(
     stop: StopReason,
     findings: Findings,
-    isDue: ((reading: StoredState) => boolean) | undefined,
-  ): Promise<Pass | undefined> {
-    const { account, store, every, internals, log } = this.#settings;
+    { isDue, again }: Occasion,
+  ): Promise<Pass | AgainPass | undefined> {
+    const { account, store, every, breaker, internals, log } = this.#settings;
     const { backoff, leaseDuration } = internals;
     const asked = isDue === undefined;
     await this.#watch.settled();
@@ -114,16 +97,21 @@ export class Passes {
     const lock = await Lock.take(store, {
       account,
       lease: 2 * leaseDuration,
-      every,
-      isDue: isDue ?? (() => true),
+      begin: (reading) => {
+        if (again) return begunAgain(reading, again.runId);
+        return asked || isDue(reading) ? begunPass(reading, every) : undefined;
+      },
       onLost: () => stop.stop("locked"),
       onError: (error) =>
         log.warn("the reconciler could not renew its lock in the store. Trying again", { error, account }),
     });
     if (!lock) return undefined;
-    const reader = new Reader({ ...this.#settings, stop, backoff, asked });
+    const reader = new Reader({ ...this.#settings, stop, breaker, backoff, asked });
     const shared = { stop, reader, findings, changes: this.#changes, missing: [], unreached: [] };
-    const pass = new Pass({ ...this.#settings, ...shared }, lock.state, this.#watch.refs);
+    const context = { ...this.#settings, ...shared };
+    const pass = again
+      ? new AgainPass(context, lock.state.again!, again.runId)
+      : new Pass(context, lock.state, this.#watch.refs);
     lock.keep(() => pass.progress);
     try {
       await pass.run();

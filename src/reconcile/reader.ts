@@ -32,6 +32,13 @@ export class StopReason {
   retryAfter: number | undefined;
   readonly #abort = new AbortController();
 
+  /** @param aborting - stops the pass as `aborted` */
+  constructor(aborting?: AbortSignal) {
+    const abort = (): void => this.stop("aborted");
+    if (aborting?.aborted) abort();
+    else aborting?.addEventListener("abort", abort);
+  }
+
   /** Aborts the requests in flight when the pass stops. */
   get signal(): AbortSignal {
     return this.#abort.signal;
@@ -89,15 +96,21 @@ export class Reader {
     this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
+  /** Waits until a read may begin. Resolves to `false` if the pass stops. @param name - what is read */
+  async turn(name: string): Promise<boolean> {
+    const { stop, asked } = this.#options;
+    if (!(await this.#isReady(name))) return false;
+    await this.#letEventsGoFirst();
+    await this.#rate.next(stop.signal, asked);
+    return !stop.signal.aborted;
+  }
+
   /** @param name - the record's `ref`, or another name for what is read */
   async read<T>(name: string, ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
     const { stop, breaker, backoff, asked } = this.#options;
     const { signal } = stop;
     let failure: Failure | undefined;
-    for (let tries = 1; tries <= TRIES && (await this.#isReady(name)); tries += 1) {
-      await this.#letEventsGoFirst();
-      await this.#rate.next(signal, asked);
-      if (signal.aborted) return failure;
+    for (let tries = 1; tries <= TRIES && (await this.turn(name)); tries += 1) {
       const reading = breaker.begin(name, this.#laneOfRead(name));
       try {
         // Do not let the client retry: the client's retries would ignore the breaker.

@@ -30,7 +30,7 @@ export interface Reconciler {
    * the sums. An account whose pass fails is reported and skipped.
    *
    * @throws an error of the store; an error of `accounts`; StayhookError after `close`; InvalidArgumentError for an
-   * invalid `signal` or `account`
+   * invalid `signal`, `account` or `again`
    */
   run(options?: {
     /**
@@ -43,6 +43,19 @@ export interface Reconciler {
      * Refused in a reconciler without `accounts`.
      */
     readonly account?: string | undefined;
+    /**
+     * If `true`, the callback runs for each record in the store, changed or not, and for each listing of the list: to fill
+     * a new table, or after a correction of your code. The event has `source: "reconcile"`, and `changed: false` if the
+     * record has not changed. Records that are gone are left out. Reads at most `rate` records a second. The next run with
+     * `again` goes on where one that was killed or incomplete stopped, on any machine. `checked` of the report counts the
+     * records. Default `false`.
+     *
+     * @example
+     * ```ts
+     * const { checked, incomplete } = await reconciler.run({ again: true });
+     * ```
+     */
+    readonly again?: boolean | undefined;
   }): Promise<ReconcileReport>;
   /**
    * Makes a pass in each interval of `every`, until {@link close}. All machines that share the store make one pass

@@ -1,11 +1,14 @@
+import * as z from "zod";
 import { ACCOUNT_RULE, checkAccount, isAccount } from "../account.ts";
 import { createSlots, forEach } from "../async.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { abortSignal, check, option, optionsObject } from "../options.ts";
 import { AccountList } from "./account-list.ts";
+import { closedError, OneAtATime } from "./one-at-a-time.ts";
 import { type Account, type ReconcileReport, type Settings, settingsOf } from "./options.ts";
 import { handled, Passes } from "./passes.ts";
 import { Schedule } from "./schedule.ts";
+import { beginAgainOfAll, endAgainOfAll, readState } from "./state.ts";
 import { Sums } from "./sums.ts";
 
 const accountSchema = () =>
@@ -13,7 +16,12 @@ const accountSchema = () =>
     isAccount(value) ? undefined : `must be the id of an account: ${ACCOUNT_RULE}`,
   ).optional();
 const watchSchema = () => optionsObject({ account: accountSchema() });
-const runSchema = () => optionsObject({ signal: abortSignal().optional(), account: accountSchema() });
+const runSchema = () =>
+  optionsObject({
+    signal: abortSignal().optional(),
+    account: accountSchema(),
+    again: z.boolean({ error: "must be true or false" }).default(false),
+  });
 
 /** Makes passes, which each account has by itself. Without accounts, the only one is `undefined`. */
 export class Runner {
@@ -24,8 +32,8 @@ export class Runner {
   readonly #slots;
   /** The accounts that have a pass, or bookings to remember. */
   readonly #passes = new Map<Account, Passes>();
-  readonly #closing = new AbortController();
-  #current: { readonly stop: AbortController; readonly made: Promise<ReconcileReport> } | undefined;
+  readonly #all = new OneAtATime<ReconcileReport>();
+  #closed = false;
 
   constructor(settings: Settings) {
     this.#settings = settings;
@@ -34,23 +42,23 @@ export class Runner {
     this.#schedule = new Schedule(settings, {
       list: this.#list,
       inSlot: (work) => this.#slots.run(work),
-      pass: (account, isDue) => this.#passOf(account, (passes) => passes.makeIfDue(isDue)),
+      pass: (account, isDue) => this.#passOf(account, (passes) => passes.make({ isDue })),
     });
   }
 
   async run(options: object = {}): Promise<ReconcileReport> {
-    const { signal, account } = check(runSchema, options);
+    const { signal, account, again } = check(runSchema, options);
     this.#assertUsable(account);
     const isOne = !this.#settings.accounts || account !== undefined;
     const report = await (isOne
-      ? this.#passOf(account, async (passes) => (await passes.run(signal)).report)
-      : this.#runAll(signal));
+      ? this.#passOne(account, again ? { runId: undefined } : undefined, signal)
+      : this.#all.run(again ? "again" : "pass", signal, (stop) => this.#passAll(again, stop)));
     await handled(this.#settings, signal);
     return report;
   }
 
   start(): void {
-    if (this.#closing.signal.aborted) return;
+    if (this.#closed) return;
     this.#settings.internals.start();
     this.#schedule.start();
   }
@@ -63,11 +71,9 @@ export class Runner {
   }
 
   async close(): Promise<void> {
-    this.#closing.abort();
+    this.#closed = true;
     this.#schedule.stop();
-    this.#current?.stop.abort();
-    await Promise.all([...this.#passes.values()].map((passes) => passes.close()));
-    await Promise.allSettled([this.#current?.made]);
+    await Promise.all([this.#all, ...this.#passes.values()].map((each) => each.close()));
   }
 
   #assertUsable(account: Account): void {
@@ -76,8 +82,7 @@ export class Runner {
         path: ["account"],
         message: "needs a reconciler with the option `accounts`",
       });
-    if (this.#closing.signal.aborted)
-      throw new StayhookError("The reconciler is closed. Make another reconciler.");
+    if (this.#closed) throw closedError();
   }
 
   /** Calls `use` with the passes of an account, and forgets them if nothing has to be remembered. */
@@ -91,46 +96,44 @@ export class Runner {
     }
   }
 
-  /** Makes the passes of all accounts, or waits for those that are being made. */
-  async #runAll(signal: AbortSignal | undefined): Promise<ReconcileReport> {
-    if (this.#current) return this.#current.made;
-    const stop = new AbortController();
-    const abort = (): void => stop.abort();
-    signal?.addEventListener("abort", abort);
-    if (signal?.aborted) abort();
-    const made = this.#passAll(stop.signal).finally(() => {
-      this.#current = undefined;
-      signal?.removeEventListener("abort", abort);
-    });
-    this.#current = { stop, made };
-    return made;
+  async #passOne(
+    account: Account,
+    again: { readonly runId: string | undefined } | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<ReconcileReport> {
+    return this.#passOf(account, async (passes) => (await passes.make({ again }, signal)).report);
   }
 
-  async #passAll(signal: AbortSignal): Promise<ReconcileReport> {
-    const { breaker, concurrency, observe } = this.#settings;
-    const sums = new Sums();
+  async #passAll(isAgain: boolean, signal: AbortSignal): Promise<ReconcileReport> {
+    const { breaker, concurrency, observe, store } = this.#settings;
+    const sums = new Sums(isAgain);
     const { ids, invalid } = await this.#list.get(-1);
     sums.invalid(invalid);
+    const runId = isAgain ? await beginAgainOfAll(store) : undefined;
     await forEach(ids, concurrency, (account) =>
       this.#slots.run(async () => {
         if (signal.aborted) return;
         // If nothing is reached, each further account would wait for an answer in vain.
         const isOut = sums.unreachable > 0 && breaker.isAllShut && breaker.waitAt(performance.now()) > 0;
         if (isOut) sums.skip();
-        else await this.#addTo(sums, account, signal);
+        else await this.#addTo(sums, account, runId, signal);
       }),
     );
     const report = sums.report(signal.aborted);
+    if (runId !== undefined && report.incomplete === undefined) await endAgainOfAll(store, runId);
     observe({ kind: "pass", ...report });
     return report;
   }
 
-  async #addTo(sums: Sums, account: Account, signal: AbortSignal): Promise<void> {
+  async #addTo(sums: Sums, account: Account, runId: string | undefined, signal: AbortSignal): Promise<void> {
+    const { store, log, observe } = this.#settings;
     try {
-      const { report } = await this.#passOf(account, (passes) => passes.run(signal));
-      sums.add(report);
+      const last = runId === undefined ? null : (await readState(store, account)).state.again;
+      // Another machine, or the run that this one continues, has done this account.
+      if (last?.done && last.id === runId)
+        return sums.add({ checked: 0, changed: 0, failed: 0, duration: 0 });
+      sums.add(await this.#passOne(account, runId === undefined ? undefined : { runId }, signal));
     } catch (error) {
-      const { log, observe } = this.#settings;
       sums.fail(error);
       observe({ kind: "error", account, error });
       const message = `the reconciler's pass of account ${account} failed because of the store`;

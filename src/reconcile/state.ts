@@ -6,7 +6,18 @@ import type { EventStore } from "../stores/event-store.ts";
 import { placeKey } from "../webhooks/reconciler-place.ts";
 
 /** The part of the state from which the next pass continues, even if this process dies. */
-export type Progress = Pick<PassState, "after" | "learned" | "complete" | "replayed">;
+export type Progress = Partial<PassState>;
+
+/** How far a run with `again` got. */
+const AgainPlace = z.object({
+  /** The id of the run. The ids of its events have it, so that no record gets a second one. */
+  id: z.string(),
+  /** The run continues after this `ref`. */
+  after: z.string().nullable(),
+  /** Whether the run has come to its end. */
+  done: z.boolean(),
+});
+export type AgainPlace = z.output<typeof AgainPlace>;
 
 /** The state that the passes of all machines share, in a meta value of the store. */
 const PassState = z.object({
@@ -24,6 +35,8 @@ const PassState = z.object({
   learned: z.boolean(),
   /** Whether the pass has replayed the parked events. Older versions write no such field. */
   replayed: z.boolean().default(false),
+  /** The last run with `again`. Older versions write no such field. */
+  again: AgainPlace.nullable().default(null),
 });
 export type PassState = z.output<typeof PassState>;
 
@@ -35,6 +48,7 @@ const NEVER: PassState = {
   after: null,
   learned: false,
   replayed: false,
+  again: null,
 };
 
 /** A state that was read from the store. */
@@ -83,6 +97,43 @@ export function dueIn({ state, sinceBegun, lockedFor }: StoredState, every: numb
   return state.complete ? Math.max(every - sinceBegun, 0) : 0;
 }
 
+/** Returns the state of a pass that begins, or goes on where an incomplete one stopped. */
+export function begunPass({ state, sinceBegun }: StoredState, every: number): PassState {
+  // An incomplete pass that began at least `every` ms ago is over. The new one still goes on where it stopped: if the
+  // platform allows few reads, each pass would otherwise read the same records.
+  const isSame = !state.complete && sinceBegun < every;
+  return {
+    ...state,
+    complete: false,
+    elapsed: isSame ? sinceBegun : 0,
+    after: state.complete ? null : state.after,
+    replayed: isSame && state.replayed,
+  };
+}
+
+/**
+ * Returns the state of a run with `again` that begins, or goes on where an incomplete one stopped. The passes of the
+ * schedule keep their place.
+ */
+export function begunAgain({ state, sinceBegun }: StoredState, id: string = v4()): PassState {
+  const again = state.again?.done === false ? state.again : { id, after: null, done: false };
+  return { ...state, elapsed: Math.min(sinceBegun, Number.MAX_SAFE_INTEGER), again };
+}
+
+/** Returns the id of a run with `again` over all accounts, which goes on if one has not ended. */
+export async function beginAgainOfAll(store: EventStore<unknown>): Promise<string> {
+  for (;;) {
+    const reading = await readState(store);
+    const next = begunAgain(reading);
+    if (next.again === reading.state.again || (await writeState(store, reading, next))) return next.again!.id;
+  }
+}
+
+export async function endAgainOfAll(store: EventStore<unknown>, id: string): Promise<void> {
+  const reading = await readState(store);
+  if (reading.state.again?.id === id) await writeState(store, reading, { ...reading.state, again: null });
+}
+
 /** How many times to try to take the lock while other processes write the state. */
 const TRIES = 5;
 
@@ -90,9 +141,8 @@ interface LockOptions {
   /** The account whose passes the lock is for. */
   readonly account?: string | undefined;
   readonly lease: number;
-  readonly every: number;
-  /** Whether a pass is still due. Another machine may have made the pass a moment ago, and then `Lock.take` fails. */
-  readonly isDue: (reading: StoredState) => boolean;
+  /** The state of the pass that begins. `undefined` if none is due: another machine may have made it a moment ago. */
+  readonly begin: (reading: StoredState) => PassState | undefined;
   /** Called when another process has taken the lock, because this process did not renew the lock in time. */
   readonly onLost: () => void;
   readonly onError: (error: unknown) => void;
@@ -117,24 +167,13 @@ export class Lock {
 
   /** @returns `undefined` if another pass is running, or if the scheduled pass is no longer due */
   static async take(store: EventStore<unknown>, options: LockOptions): Promise<Lock | undefined> {
-    const { account, lease, every, isDue } = options;
+    const { account, lease, begin } = options;
     const owner = v4();
     for (let tries = 0; tries < TRIES; tries += 1) {
       const reading = await readState(store, account);
-      if (reading.lockedFor > 0 || !isDue(reading)) return undefined;
-      const { state, sinceBegun } = reading;
-      // An incomplete pass that began at least `every` ms ago is over. The new one still goes on where it stopped: if the
-      // platform allows few reads, each pass would otherwise read the same records.
-      const isSame = !state.complete && sinceBegun < every;
-      const next = {
-        ...state,
-        owner,
-        lease,
-        complete: false,
-        elapsed: isSame ? sinceBegun : 0,
-        after: state.complete ? null : state.after,
-        replayed: isSame && state.replayed,
-      };
+      const begun = reading.lockedFor > 0 ? undefined : begin(reading);
+      if (!begun) return undefined;
+      const next = { ...begun, owner, lease };
       if (await writeState(store, reading, next, account)) return new Lock(store, owner, next, options);
     }
     return undefined;

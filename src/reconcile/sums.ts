@@ -9,6 +9,13 @@ export class Sums {
   #isPartial = false;
   #locked = 0;
   #unreachable = 0;
+  #skipped = 0;
+  readonly #isAgain: boolean;
+
+  /** @param isAgain - whether an account that was left out makes the run incomplete, so that the next one goes on */
+  constructor(isAgain: boolean) {
+    this.#isAgain = isAgain;
+  }
 
   get unreachable(): number {
     return this.#unreachable;
@@ -20,12 +27,17 @@ export class Sums {
     this.#records.failed += failed;
     this.#isPartial ||= partial === true;
     if (incomplete === undefined) this.#accounts.checked += 1;
-    else if (incomplete === "unreachable") this.skip();
+    else if (incomplete === "unreachable") this.#fail();
     else if (incomplete === "locked") this.#locked += 1;
   }
 
-  /** Notes an account that could not be read. */
+  /** Notes an account that was not tried, because nothing is reached. */
   skip(): void {
+    this.#skipped += 1;
+    this.#fail();
+  }
+
+  #fail(): void {
     this.#unreachable += 1;
     this.#accounts.failed += 1;
   }
@@ -47,7 +59,8 @@ export class Sums {
     if (this.#errors.length > 0 && others === 0) throw this.#errors[0];
     // An account that could not be read does not make the pass of the others incomplete.
     const nobody = this.#unreachable > 0 ? "unreachable" : this.#locked > 0 ? "locked" : undefined;
-    const incomplete = isAborted ? "aborted" : checked > 0 ? undefined : nobody;
+    const isLeft = this.#isAgain && this.#skipped + this.#locked > 0;
+    const incomplete = isAborted ? "aborted" : checked > 0 && !isLeft ? undefined : nobody;
     return {
       ...this.#records,
       duration: performance.now() - this.#beganAt,

@@ -6,25 +6,27 @@ import { compare, fetchFailure } from "../webhooks/processing/record.ts";
 import { bookingRef } from "../webhooks/refs.ts";
 import type { MissedChanges } from "./missed-changes.ts";
 import type { Settings } from "./options.ts";
+import { Findings } from "./records.ts";
 
-/** Adds events for the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
+/** Compares the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
 export class Watch {
   readonly #settings: Settings;
   readonly #changes: MissedChanges;
+  readonly #findings: Findings;
   readonly #adding = new Set<Promise<unknown>>();
   /** The records that each pass reads until the store has their snapshots. */
   readonly refs = new Set<string>();
-  #changed = 0;
   readonly #closing = new AbortController();
 
   constructor(settings: Settings, changes: MissedChanges) {
     this.#settings = settings;
     this.#changes = changes;
+    this.#findings = new Findings(settings, changes);
   }
 
   /** Whether no call of {@link add} is running, and nothing is left to remember. */
   get isIdle(): boolean {
-    return this.#adding.size === 0 && this.refs.size === 0 && this.#changed === 0;
+    return this.#adding.size === 0 && this.refs.size === 0 && this.#findings.changed === 0;
   }
 
   /** Makes each call of {@link add} that has not ended reject soon. */
@@ -51,8 +53,8 @@ export class Watch {
 
   /** Returns how many events `watch` has added since the last call of `takeChanged`. */
   takeChanged(): number {
-    const changed = this.#changed;
-    this.#changed = 0;
+    const { changed } = this.#findings;
+    this.#findings.changed = 0;
     return changed;
   }
 
@@ -69,9 +71,10 @@ export class Watch {
   }
 
   async #add(bookingCode: string): Promise<void> {
-    const { account, client, store, internals, observe } = this.#settings;
+    const { account, client, store, internals } = this.#settings;
     const { signal } = this.#closing;
-    if (await store.snapshotOf(bookingRef(bookingCode, account))) return;
+    const asked = bookingRef(bookingCode, account);
+    const before = await store.snapshotOf(asked);
     let booking: Booking | undefined;
     try {
       booking = await client.bookings.get(bookingCode, { signal });
@@ -80,16 +83,16 @@ export class Watch {
       if (!fetchFailure(error).outage) throw error;
     }
     // The platform's booking code may differ from the user's code in upper and lower case.
-    const ref = bookingRef(booking?.bookingCode ?? bookingCode, account);
-    const known = await store.snapshotOf(ref);
-    if (known) return;
-    this.refs.add(ref);
+    const ref = booking ? bookingRef(booking.bookingCode, account) : asked;
+    const known = ref === asked ? before : await store.snapshotOf(ref);
     const now = booking && internals.snapshotOf("booking", booking, account);
-    const eventId = await this.#changes.add(ref, undefined, now?.snapshot, signal);
+    if (known && now) return void (await this.#findings.compare(ref, known, now, signal));
+    if (!known) this.refs.add(ref);
+    const eventId = await this.#changes.add(ref, known, now?.snapshot, signal);
     if (eventId === undefined) return;
-    this.#changed += 1;
     const { changes } = now ? compare(undefined, now) : { changes: {} };
-    observe({ kind: "changed", ref, eventId, previousStatus: undefined, status: booking?.status, changes });
+    const [previousStatus, status] = [known?.snapshot.status, booking?.status];
+    this.#findings.change({ kind: "changed", ref, eventId, previousStatus, status, changes });
   }
 }
 

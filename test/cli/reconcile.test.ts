@@ -59,6 +59,20 @@ describe("reconcile", () => {
     expect(await reconcile()).toMatchObject({ code: 0, stderr: "" });
   });
 
+  test("--again adds an event for each known record, for which the callbacks of the app run", async () => {
+    const { heard, live, reconcile } = await app();
+    await reconcile();
+    await live();
+    heard.length = 0;
+    const { code, stdout } = await reconcile("--again", "--json");
+    expect({ code, report: JSON.parse(stdout) }).toMatchObject({
+      code: 0,
+      report: { checked: 1, changed: 0 },
+    });
+    await live();
+    expect(heard).toEqual(["booking.Request by reconcile"]);
+  });
+
   test("shows its progress on a terminal, but not with --json", async () => {
     const { env, file } = await app();
     const shown = await cli(["reconcile", "--store", file], { env, terminal: true });

@@ -186,6 +186,60 @@ describe("run()", () => {
   });
 });
 
+describe("run({ again: true })", () => {
+  const told = (handled: readonly string[]) => handled.map((line) => line.split(" ")[0]).sort();
+
+  test("tells each record of each account, or of one account", async () => {
+    const { reconciler, handled } = await scene();
+    for (let n = 0; n < 2; n += 1) {
+      const report = await reconciler.run({ again: true });
+      expect(report).toMatchObject({ checked: 3, changed: 0, accounts: { checked: 3, failed: 0 } });
+      expect(told(handled.splice(0))).toEqual(ids);
+    }
+    expect(await reconciler.run({ account: "b2", again: true })).toMatchObject({ account: "b2", checked: 1 });
+    expect(handled.splice(0)).toEqual(["b2 b2/booking:K-b2 booking.Request"]);
+  });
+
+  test("goes on with the accounts that are left, on another machine", async () => {
+    const { sandbox, store, reconciler, handled, of } = await scene(ids, { concurrency: 1 });
+    const stop = new AbortController();
+    const running = reconciler.run({ again: true, signal: stop.signal });
+    await vi.waitFor(() => expect(of("checked").length).toBeGreaterThan(0), { interval: 1 });
+    stop.abort();
+    const begun = await running;
+    expect(begun.incomplete).toBe("aborted");
+    const other = vendor(sandbox, store, { concurrency: 1 });
+    const rest = await other.reconciler.run({ again: true });
+    expect(rest).toMatchObject({ checked: 3 - begun.checked, accounts: { checked: 3, failed: 0 } });
+    await vi.waitFor(() => expect(told([...handled, ...other.handled])).toEqual(ids));
+    // The run has come to its end, so the next one begins anew.
+    expect(await other.reconciler.run({ again: true })).toMatchObject({ checked: 3 });
+  });
+
+  test("ends although one account is refused, which goes on by itself", async () => {
+    const { sandbox, reconciler, tokens, handled } = await scene();
+    tokens.set("a17", "revoked");
+    const report = await reconciler.run({ again: true });
+    expect(report).toMatchObject({ checked: 2, accounts: { checked: 2, failed: 1 } });
+    expect(report).not.toHaveProperty("incomplete");
+    tokens.set("a17", sandbox.account("a17").accessToken);
+    expect(await reconciler.run({ account: "a17", again: true })).toMatchObject({ checked: 1 });
+    expect(told(handled)).toEqual(ids);
+  });
+
+  test("is incomplete if another machine makes the pass of an account, and tells only this account then", async () => {
+    const { reconciler, store, handled } = await scene();
+    const key = "b2/stayhook:reconciler";
+    const { value } = (await store.getMeta(key))!;
+    const taken = JSON.stringify({ ...JSON.parse(value), owner: "another", lease: 60_000 });
+    await store.setMeta(key, taken, { expected: value });
+    expect(await reconciler.run({ again: true })).toMatchObject({ checked: 2, incomplete: "locked" });
+    await store.setMeta(key, value, { expected: taken });
+    expect(await reconciler.run({ again: true })).toMatchObject({ checked: 1, accounts: { checked: 3 } });
+    expect(told(handled)).toEqual(ids);
+  });
+});
+
 test("each account has its own place, and learns its own listings", async () => {
   const sandbox = await startSandbox({ accounts: ids });
   for (const id of ids) await sandbox.account(id).listings.create({ listingId: 7, status: "Published" });

@@ -3,7 +3,18 @@ import type { AddressInfo } from "node:net";
 import { NotFoundError } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { machineOf, readsOf, scene, startSandbox, statusesAt, statusesIn, stores } from "./support.ts";
+import { parseDuration } from "../../src/duration.ts";
+import { canChange } from "../../src/reconcile/bookings.ts";
+import {
+  machineOf,
+  readsOf,
+  scene,
+  startSandbox,
+  statusesAt,
+  statusesIn,
+  stopClock,
+  stores,
+} from "./support.ts";
 
 const DAY = 86_400_000;
 const day = (offset: number) => new Date(Date.now() + offset * DAY).toISOString().slice(0, 10);
@@ -160,6 +171,105 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     await second!.reconciler.watch(bookingCode);
     expect(await second!.reconciler.run()).toMatchObject({ checked: 1 });
   });
+});
+
+test("watch compares what passes leave out: declined bookings, and stays that are over", async () => {
+  const { sandbox, reconciler, webhooks, notify, store, told, observations } = await scene();
+  const over = { checkIn: day(-40), checkOut: day(-38) };
+  for (const [bookingCode, status, dates] of [
+    ["OLD", "Confirmed", over],
+    ["SAME", "Confirmed", over],
+  ] as const) {
+    await sandbox.bookings.create({ bookingCode, status, ...dates });
+    await notify({ bookingCode });
+  }
+  await webhooks.drain();
+  told.length = 0;
+  await sandbox.bookings.cancel("OLD");
+  // The sandbox does not take back that a booking was declined.
+  await sandbox.bookings.create({ bookingCode: "NO", status: "Confirmed" });
+  await store.learn("booking:NO", { status: "Declined", fields: {} });
+  expect(await reconciler.run()).toMatchObject({ checked: 0, changed: 0 });
+  await reconciler.watch(["OLD", "NO", "SAME"]);
+  expect(await reconciler.run()).toMatchObject({ changed: 2 });
+  expect(
+    told.map(({ record, type, previousStatus, source }) => [record, type, previousStatus, source]).sort(),
+  ).toEqual([
+    ["NO", "booking.Confirmed", "Declined", "reconcile"],
+    ["OLD", "booking.Cancelled", "Confirmed", "reconcile"],
+  ]);
+  expect(observations("missed").map(({ ref }) => ref)).toEqual(["booking:OLD", "booking:NO"]);
+  await reconciler.watch(["OLD", "NO", "SAME"]);
+  expect(await reconciler.run()).toMatchObject({ changed: 0 });
+  sandbox.faults.set([{ route: "/v2/bookings/OLD", status: 404 }]);
+  await expect(reconciler.watch("OLD")).rejects.toBeInstanceOf(NotFoundError);
+});
+
+test("watch of a known booking waits out an outage, and runs no callback if nothing has changed", async () => {
+  const { sandbox, reconciler, webhooks, notify, told } = await scene();
+  for (const bookingCode of ["A", "B"]) {
+    await sandbox.bookings.create({
+      bookingCode,
+      status: "Confirmed",
+      checkIn: day(-40),
+      checkOut: day(-38),
+    });
+    await notify({ bookingCode });
+  }
+  await webhooks.drain();
+  told.length = 0;
+  await sandbox.bookings.cancel("A");
+  sandbox.faults.set([{ status: 503 }]);
+  await reconciler.watch(["A", "B"]);
+  sandbox.faults.clear();
+  await vi.waitFor(async () => {
+    await webhooks.drain();
+    expect(told).toMatchObject([{ record: "A", status: "Cancelled", source: "reconcile" }]);
+  }, 10_000);
+});
+
+describe("a pass reads a booking for", () => {
+  const snapshot = (checkOut: string, status = "Confirmed") => ({ status, fields: { checkOut } });
+  const now = Date.parse("2026-06-20T00:00:00Z");
+  const cases: [lookBack: string, checkOut: string, status: string, read: boolean][] = [
+    ["7d", "2026-06-13", "Confirmed", true],
+    ["7d", "2026-06-12", "Confirmed", false],
+    ["7d", "2026-06-13", "Declined", false],
+    ["7d", "2026-06-12", "Cancelled", false],
+    ["7d", "some day", "Confirmed", true],
+    ["30d", "2026-05-21", "Cancelled", true],
+    ["30d", "2026-05-20", "Cancelled", false],
+    ["1d", "2026-06-19", "Confirmed", true],
+    ["1d", "2026-06-18", "Confirmed", false],
+  ];
+  test.each(cases)("%s: departure %s, %s: %j", (lookBack, checkOut, status, read) => {
+    // The last moment of the time, which ends with the last day of departure of all time zones.
+    stopClock(now + 86_400_000 - 1);
+    expect(canChange(snapshot(checkOut, status), parseDuration(lookBack)!)).toBe(read);
+  });
+});
+
+test.each([
+  [undefined, [-6]],
+  ["30d", [-6, -20, -29]],
+  [0, []],
+])("lookBack: %j reads stays that ended %j days ago", async (lookBack, read) => {
+  const { sandbox, reconciler, webhooks, notify } = await scene({ reconciler: { lookBack } });
+  for (const ago of [-6, -20, -29, -32]) {
+    await sandbox.bookings.create({
+      bookingCode: `D${-ago}`,
+      status: "Confirmed",
+      checkIn: day(-60),
+      checkOut: day(ago),
+    });
+    await notify({ bookingCode: `D${-ago}` });
+  }
+  await webhooks.drain();
+  const reads = readsOf(sandbox);
+  reads();
+  await reconciler.run();
+  const bookings = reads().filter((path) => path.startsWith("/v2/bookings/"));
+  expect(bookings.sort()).toEqual(read.map((ago) => `/v2/bookings/D${-ago}`).sort());
 });
 
 test("the next pass counts the bookings of watch and reads them", async () => {

@@ -1,16 +1,24 @@
-// A process that runs a pass and handles no events. The test kills it during the pass.
+// A process that runs a pass. The test kills it during the pass.
+import { appendFileSync } from "node:fs";
 import { createWebhookHandler, StayhookClient } from "../../src/index.ts";
 import { createReconciler } from "../../src/reconcile/reconciler.ts";
 import { sqliteStore } from "../../src/stores/sqlite/index.ts";
 
-const { path, baseUrl, accessToken, lease } = JSON.parse(process.argv[2] ?? "{}") as {
+const { path, heard, baseUrl, accessToken, lease, again } = JSON.parse(process.argv[2] ?? "{}") as {
   path: string;
+  /** The file that gets a line for each callback. Without it, the process handles no events. */
+  heard?: string;
   baseUrl: string;
   accessToken: string;
   lease: number;
+  again?: boolean;
 };
-const store = sqliteStore(path);
-const client = new StayhookClient({ baseUrl, accessToken });
-const webhooks = createWebhookHandler({ client, store, on: {}, autoStart: false, leaseDuration: lease / 2 });
-const reconciler = createReconciler(webhooks, { concurrency: 2 });
-await reconciler.run();
+const webhooks = createWebhookHandler({
+  client: new StayhookClient({ baseUrl, accessToken }),
+  store: sqliteStore(path),
+  on: { fallback: ({ booking }) => heard && appendFileSync(heard, `${booking?.bookingCode}\n`) },
+  autoStart: heard !== undefined,
+  leaseDuration: lease / 2,
+});
+const reconciler = createReconciler(webhooks, { concurrency: 2, rate: 20 });
+await reconciler.run({ again });

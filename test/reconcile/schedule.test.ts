@@ -3,7 +3,7 @@ import { AccountList } from "../../src/reconcile/account-list.ts";
 import { checkOptions } from "../../src/reconcile/options.ts";
 import type { Made } from "../../src/reconcile/passes.ts";
 import { Schedule } from "../../src/reconcile/schedule.ts";
-import { Lock, readState } from "../../src/reconcile/state.ts";
+import { begunPass, Lock, readState } from "../../src/reconcile/state.ts";
 import { advance, HOUR, MINUTE, sleep, useFakeTime } from "../queue/support.ts";
 import { machineOf, stores } from "./support.ts";
 
@@ -61,7 +61,7 @@ test("the lock is free after a pass although a renewal is under way when the pas
   const store = memory();
   const fail = () => expect.unreachable();
   const lock = await Lock.take(store, {
-    ...{ lease: 300, every: HOUR, isDue: () => true },
+    ...{ lease: 300, begin: (reading) => begunPass(reading, HOUR) },
     ...{ onLost: fail, onError: fail },
   });
   // The writes come one after another, 50 ms apart.

@@ -57,6 +57,7 @@ record could not be read, or if another pass is running.`,
     "stayhook reconcile --store events.db",
     "stayhook reconcile --store events.db --watch HX3K9 --json",
     "stayhook reconcile --store events.db --account a17",
+    "stayhook reconcile --store events.db --again",
   ],
   asksPlatform: true,
   options: {
@@ -64,6 +65,9 @@ record could not be read, or if another pass is running.`,
       multiple: true,
       value: "<code>",
       help: "also read this booking, now and in all later passes",
+    },
+    again: {
+      help: "add an event for each known record, changed or not, to fill a new table; continues an interrupted run",
     },
     "no-baseline": {
       help: "in the first pass, add an event for each listing that is not in the store; default: only save its snapshot",
@@ -139,7 +143,7 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
         reconciler.watch(code, { account }),
         ", so no pass was made. Correct --watch, and run it again",
       );
-    const pass = await reconciler.run({ signal: io.signal, account });
+    const pass = await reconciler.run({ signal: io.signal, account, again: flag("again") });
     wipe();
     const report = { ...pass, duration: Math.round(pass.duration) };
     out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>

@@ -230,8 +230,9 @@ class RecordWork<B extends Booking, L extends Listing, Tx> {
         : undefined;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
     const onChangeOnly = this.#options.skipUnchanged || source !== "webhook";
+    const isAskedFor = replayed || isOwnId("again", this.#claim.eventId);
     const called =
-      changed || replayed || !onChangeOnly
+      changed || isAskedFor || !onChangeOnly
         ? await runCallback(this.#options, this.#claim, this.#context, {
             type,
             status: record.status,

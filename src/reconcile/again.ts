@@ -1,0 +1,71 @@
+import { inAccount, splitKey } from "../account.ts";
+import { forEach } from "../async.ts";
+import { ownId } from "../webhooks/own-ids.ts";
+import { isGone } from "../webhooks/processing/gone.ts";
+import { parseRef } from "../webhooks/refs.ts";
+import { Checkpoint, forEachKnown } from "./bookings.ts";
+import { handleEvents } from "./handle-events.ts";
+import { readList } from "./listings.ts";
+import type { PassContext } from "./records.ts";
+import type { AgainPlace, Progress } from "./state.ts";
+
+/**
+ * A run that adds an event for each known record, changed or not. The work of the event reads the record, so that each
+ * costs one read, and an outage or a record that is gone is met as with any other event.
+ */
+export class AgainPass {
+  readonly #context: PassContext;
+  readonly #place: AgainPlace;
+  readonly #checkpoint: Checkpoint;
+  readonly #runId: string | undefined;
+  #done = false;
+  partial = false;
+
+  /**
+   * @param place - where the run goes on
+   * @param runId - the id of the run over all accounts to which this one belongs
+   */
+  constructor(context: PassContext, place: AgainPlace, runId: string | undefined) {
+    this.#context = context;
+    this.#place = place;
+    this.#checkpoint = new Checkpoint(place.after);
+    this.#runId = runId;
+  }
+
+  get progress(): Progress {
+    const [{ id }, done] = [this.#place, this.#done];
+    return { again: { id: done && this.#runId ? this.#runId : id, after: this.#checkpoint.after, done } };
+  }
+
+  /** @throws errors of the store */
+  async run(): Promise<void> {
+    const { stop, reader, store, concurrency } = this.#context;
+    const list = await readList(this.#context);
+    this.partial = list?.partial ?? false;
+    if (!reader.answered) stop.stop("unreachable");
+    await forEach(list?.rows ?? [], concurrency, async ([ref, { status }]) => {
+      if (stop.reason === undefined && !(await store.snapshotOf(ref))) await this.#add(ref, status);
+    });
+    await forEachKnown(this.#context, this.#checkpoint, async ({ ref, snapshot }, done) => {
+      const isLeftOut = isGone(snapshot) || !parseRef(ref);
+      if (isLeftOut || (await this.#add(ref, snapshot.status))) done();
+    });
+    this.#done = stop.reason === undefined;
+  }
+
+  /** @returns `false` if the pass stopped before there was an event */
+  async #add(ref: string, status: string): Promise<boolean> {
+    const { store, reader, internals, findings } = this.#context;
+    const { account, rest } = splitKey(ref);
+    const eventId = ownId("again", inAccount(account, `${this.#place.id}:${rest}`));
+    // The process may have been killed after it added the event, and before it wrote its checkpoint.
+    if (await store.get(eventId)) return true;
+    if (!(await reader.turn(ref))) return false;
+    const timestamp = new Date().toISOString();
+    const event = { eventId, ref, source: "reconcile", topic: null, timestamp, notification: null } as const;
+    if ((await internals.add(event)) === "added") findings.check(ref, status);
+    // Without a loop, all events would otherwise be read at once at the end.
+    if (!internals.handlesEvents()) handleEvents(this.#context);
+    return true;
+  }
+}
