@@ -76,7 +76,7 @@ describe("stayhook copy", () => {
       });
       const source = sqliteStore(first);
       await fill(source as EventStore<never>);
-      const pass = { complete: true, after: "booking:B3", learned: true, replayed: false };
+      const pass = { complete: true, after: "booking:B3", learned: true, replayed: false, again: null };
       await writeState(source, await readState(source), {
         owner: "dead",
         lease: 60_000,
