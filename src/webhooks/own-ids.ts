@@ -31,6 +31,7 @@ export function isOwnId(kind: OwnKind, eventId: string): boolean {
 
 /** Returns the id that an event without an account has in an account. */
 export function inAccountId(account: string, eventId: string): string {
-  const [, kind, name = ""] = /^stayhook:(recheck|follow-up|reconcile|again|timer):(.*)$/s.exec(eventId) ?? [];
+  const [, kind, name = ""] =
+    /^stayhook:(recheck|follow-up|reconcile|again|timer):(.*)$/s.exec(eventId) ?? [];
   return kind === undefined ? inAccount(account, eventId) : ownId(kind as OwnKind, inAccount(account, name));
 }
