@@ -70,8 +70,10 @@ export interface LambdaHttpEvent {
 export interface LambdaHttpResult {
   /** The HTTP status of the answer. */
   readonly statusCode: number;
-  /** The headers of the answer. */
-  readonly headers: Record<string, string>;
+  /** The headers of the answer. `undefined` if the event has only `multiValueHeaders`. */
+  readonly headers?: Record<string, string> | undefined;
+  /** The headers of the answer, for a load balancer whose target group has multi-value headers on. It ignores `headers`. */
+  readonly multiValueHeaders?: Record<string, string[]> | undefined;
   /** The text of the answer. */
   readonly body: string;
 }
@@ -112,8 +114,18 @@ export function toLambdaHandler<R extends object = LambdaHttpEvent>(
     const request = withEndpoint(toReceiveRequest(event), endpointOf(options, event as R));
     const result = await webhooks.receive(request, { waitUntil: (promise) => void work.push(promise) });
     await withTimeout(waitOf(context, startedAt), Promise.all(work));
-    return { statusCode: result.status, headers: result.headers, body: result.body };
+    return { statusCode: result.status, ...headersFor(event, result.headers), body: result.body };
   };
+}
+
+/** A REST API sends both fields and takes both. A load balancer takes only the field that it sends. */
+function headersFor(
+  { headers, multiValueHeaders }: LambdaHttpEvent,
+  answered: Record<string, string>,
+): Pick<LambdaHttpResult, "headers" | "multiValueHeaders"> {
+  if (headers || !multiValueHeaders) return { headers: answered };
+  const several = Object.entries(answered).map(([name, value]): [string, string[]] => [name, [value]]);
+  return { multiValueHeaders: Object.fromEntries(several) };
 }
 
 function toReceiveRequest(event: LambdaHttpEvent): ReceiveRequest {

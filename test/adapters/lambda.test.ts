@@ -70,6 +70,21 @@ const shapes: Record<string, (body: string | null, key?: string) => object> = {
   }),
 };
 
+test.each(Object.entries(shapes))(
+  "%s is answered in the field of headers that it reads",
+  async (name, shape) => {
+    const { webhooks } = handlerOf({ verify: sharedSecret({ query: "key", secret: "s3cret" }) });
+    const answer = await toLambdaHandler(webhooks)(shape("{}", "guessed"));
+    const type = "application/problem+json";
+    const { headers, multiValueHeaders } = answer;
+    expect({ headers, multiValueHeaders }).toEqual(
+      name === "a load balancer, with several values"
+        ? { headers: undefined, multiValueHeaders: expect.objectContaining({ "content-type": [type] }) }
+        : { headers: expect.objectContaining({ "content-type": type }), multiValueHeaders: undefined },
+    );
+  },
+);
+
 describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
   const verify = sharedSecret({ query: "key", secret: "s3cret" });
 
