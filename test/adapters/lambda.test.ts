@@ -70,22 +70,13 @@ const shapes: Record<string, (body: string | null, key?: string) => object> = {
   }),
 };
 
-test.each(Object.entries(shapes))(
-  "%s is answered in the field of headers that it reads",
-  async (name, shape) => {
-    const { webhooks } = handlerOf({ verify: sharedSecret({ query: "key", secret: "s3cret" }) });
-    const answer = await toLambdaHandler(webhooks)(shape("{}", "guessed"));
-    const type = "application/problem+json";
-    const { headers, multiValueHeaders } = answer;
-    expect({ headers, multiValueHeaders }).toEqual(
-      name === "a load balancer, with several values"
-        ? { headers: undefined, multiValueHeaders: expect.objectContaining({ "content-type": [type] }) }
-        : { headers: expect.objectContaining({ "content-type": type }), multiValueHeaders: undefined },
-    );
-  },
-);
+/** The headers of an answer in the field that each service reads. */
+const answerOf = (name: string, headers: Readonly<Record<string, string>>) =>
+  name === "a load balancer, with several values"
+    ? { multiValueHeaders: Object.fromEntries(Object.entries(headers).map(([key, value]) => [key, [value]])) }
+    : { headers };
 
-describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
+describe.each(Object.entries(shapes))("behind %s", (name, shape) => {
   const verify = sharedSecret({ query: "key", secret: "s3cret" });
 
   test("a notification is recorded, whatever letters it has, and answered", async () => {
@@ -95,7 +86,7 @@ describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
     const notification = notificationOf({ further: "Zürich ⛱" });
     const handle = toLambdaHandler(webhooks, { topic: "messages" });
     const result = await handle(shape(JSON.stringify(notification)));
-    expect(result).toMatchObject({ statusCode: 200, headers: json, body: '{"received":true}' });
+    expect(result).toEqual({ statusCode: 200, ...answerOf(name, json), body: '{"received":true}' });
     const stored = await store.get(notification.eventId);
     expect(stored?.topic).toBe("messages");
     expect(notified).toEqual([notification]);
@@ -109,7 +100,7 @@ describe.each(Object.entries(shapes))("behind %s", (_, shape) => {
     expect((await handle(shape(null))).statusCode).toBe(400);
     expect((await handle(shape("x".repeat(70_000)))).statusCode).toBe(413);
     const got = JSON.parse(JSON.stringify(shape(text)).replaceAll('"POST"', '"GET"'));
-    expect(await handle(got)).toMatchObject({ statusCode: 405, headers: { allow: "POST" } });
+    expect(await handle(got)).toMatchObject({ statusCode: 405, ...answerOf(name, { allow: "POST" }) });
   });
 });
 
