@@ -78,6 +78,10 @@ export function createGauges(registry: Registry, webhooks: Pick<WebhookHandler, 
     "Age of the oldest event that waits to be handled.",
   );
   const paused = gauge("stayhook_paused", "1: the platform is out of reach, and this process waits for it.");
+  const accounts = gauge(
+    "stayhook_paused_accounts",
+    "Accounts with a pause of their own, in a handler with accountFrom, such as after a revoked token.",
+  );
   const received = gauge(
     "stayhook_last_received_timestamp_seconds",
     "When a notification was last recorded, by any process.",
@@ -90,6 +94,7 @@ export function createGauges(registry: Registry, webhooks: Pick<WebhookHandler, 
     for (const [state, count] of Object.entries(health.counts)) events.set({ state }, count);
     oldest.set((health.oldestWaitingAge ?? 0) / 1000);
     paused.set(health.state === "paused" ? 1 : 0);
+    accounts.set(health.pausedAccounts?.count ?? 0);
     if (health.lastReceivedAt) received.set(health.lastReceivedAt.getTime() / 1000);
   };
 }

@@ -61,7 +61,7 @@ async function measured() {
   const counts = { scheduled: 0, pending: 3, processing: 1, retrying: 2, done: 9, parked: 4 };
   const health = vi.fn(async () => ({
     ...{ state: "paused" as const, counts, oldestWaitingAge: 42_000, lastReceivedAt: new Date(5000) },
-    ...{ pausedSince: new Date(0), pauseReason: "503" },
+    ...{ pausedSince: new Date(0), pauseReason: "503", pausedAccounts: { count: 2, first: [] } },
     ...{ pauseScope: "everything" as const, pauseRef: "booking:HX3K9" },
   }));
   const setGauges = createGauges(registry, { health });
@@ -82,6 +82,7 @@ test("observations become counters and histograms, health becomes gauges, and no
   expect(value("events", { state: "retrying" })).toBe(2);
   expect([value("oldest_waiting_seconds"), value("paused"), value("store_available")]).toEqual([42, 1, 1]);
   expect(value("last_received_timestamp_seconds")).toBe(5);
+  expect(value("paused_accounts")).toBe(2);
   for (const kind of ["missed", "drift", "silent"]) expect(value("alarms_total", { kind })).toBe(1);
   expect(text).not.toMatch(/HX3K9|7c1f0d7e/);
 
