@@ -1,7 +1,7 @@
 import { transformerTwoslash } from "@shikijs/twoslash";
 import type { Plugin } from "vite";
 import { defineConfig } from "vitepress";
-import llms from "vitepress-plugin-llms";
+import { writeSite } from "../../tools/llms.ts";
 import { exampleLinks } from "./example-links.ts";
 import { sidebar } from "./sidebar.ts";
 import { twoslashContext, twoslashOptions } from "./twoslash.ts";
@@ -20,6 +20,7 @@ export default defineConfig({
   cleanUrls: true,
   lastUpdated: false,
   srcExclude: ["reference/README.md"],
+  buildEnd: ({ outDir }) => writeSite(outDir),
   markdown: {
     config(md) {
       md.use(exampleLinks);
@@ -39,6 +40,6 @@ export default defineConfig({
     search: { provider: "local" },
   },
   vite: {
-    plugins: [llms({ ignoreFiles: ["reference/**", "examples/**"] }), vueForNode],
+    plugins: [vueForNode],
   },
 });

@@ -11,7 +11,7 @@ beforeAll(async () => {
 
 test("the tarball holds what was built, what a reader looks for, and nothing else", () => {
   const { files } = consumer;
-  const documents = /^docs\/([\w-]+\/)*[\w-]+\.md$|^docs\/images\/[\w-]+\.svg$|^examples\//;
+  const documents = /^docs\/([\w-]+\/)*[\w-]+\.md$|^docs\/(images\/[\w-]+\.svg|llms\.txt)$|^examples\//;
   expect(files.filter((file) => !file.startsWith("dist/") && !documents.test(file)).sort()).toEqual([
     "CHANGELOG.md",
     "LICENSE",
@@ -58,6 +58,14 @@ test("each relative link of the packed documents, and each image, is a file in t
       .map((target) => `${document}: ${target}`);
   });
   expect(dead).toEqual([]);
+});
+
+test("docs/llms.txt lists each document of the package", async () => {
+  const text = readFileSync(join(consumer.directory, "node_modules/stayhook/docs/llms.txt"), "utf8");
+  const listed = [...text.matchAll(/\]\((.*?)\)/g)].map(([, file = ""]) => join("docs", file));
+  const documents = consumer.files.filter((file) => /^docs\/.*\.md$/.test(file));
+  expect(listed.filter((file) => file.startsWith("docs/")).sort()).toEqual(documents.sort());
+  expect(listed.filter((file) => !consumer.files.includes(file))).toEqual([]);
 });
 
 test("stayhook/openapi.json is in the package", async () => {
