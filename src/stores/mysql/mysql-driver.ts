@@ -164,7 +164,11 @@ export class MysqlDriver implements SqlDriver {
       isUsable = !isLost(error);
       throw error;
     } finally {
-      if (isUsable && !isOwn) isUsable = await session.query(USER_LIMITS).then(() => true, () => false);
+      if (isUsable && !isOwn)
+        isUsable = await session.query(USER_LIMITS).then(
+          () => true,
+          () => false,
+        );
       // After a network error or a timeout, the connection may be in any state. Do not reuse it.
       if (isUsable) connection.release();
       else connection.destroy();

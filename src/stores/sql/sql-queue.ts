@@ -45,17 +45,16 @@ export function* add(operation: Operation, additions: readonly Addition[]): SqlS
   const inOrder = additions.map((addition, index) => ({ addition, index, key: keyOf(addition.event) }));
   // Two transactions that lock records in different orders would deadlock.
   inOrder.sort((a, b) => (a.key < b.key ? -1 : 1));
-  const locked = yield* lockAll(operation, inOrder.map(({ key }) => key));
+  const locked = yield* lockAll(
+    operation,
+    inOrder.map(({ key }) => key),
+  );
   for (const { addition, index } of inOrder) answers[index] = yield* addOne(operation, addition, locked);
   return answers;
 }
 
 /** @param locked - the rows of records that {@link lockAll} has locked */
-function* addOne(
-  operation: Operation,
-  addition: Addition,
-  locked: Map<string, SqlRow>,
-): SqlSteps<AddAnswer> {
+function* addOne(operation: Operation, addition: Addition, locked: Map<string, SqlRow>): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
   const { event } = addition;
   const dueAt = dueTime(addition, now);
@@ -153,7 +152,7 @@ export function* noneDue(
 
 /** @param since - the due time at which a claim with `except` or `only` begins to look */
 export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): SqlSteps<Timed<ClaimResult>> {
-  const { sql, now } = operation;
+  const { now } = operation;
   const claimed: Claimed[] = [];
   if (call.eventId !== undefined) {
     const only = yield* claimById(operation, call, call.eventId);
@@ -190,7 +189,8 @@ function* claimFirst(
   const hasExpired = yield* expire(operation, record);
   const [event] = yield* select(sql.firstDue, key, now);
   if (event === undefined) yield* endLease(operation, key, 0);
-  else if (!hasExpired || !(yield* isFree(operation, event))) yield* change(sql.setDue, now + LOCKED_FOR, key);
+  else if (!hasExpired || !(yield* isFree(operation, event)))
+    yield* change(sql.setDue, now + LOCKED_FOR, key);
   else return yield* leaseOf(operation, record, event, call, n);
   return undefined;
 }

@@ -29,10 +29,7 @@ export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
  *
  * @returns the rows by their refs. They are empty if the database has no row locks
  */
-export function* lockAll(
-  { sql, dialect }: Untimed,
-  refs: readonly string[],
-): SqlSteps<Map<string, SqlRow>> {
+export function* lockAll({ sql, dialect }: Untimed, refs: readonly string[]): SqlSteps<Map<string, SqlRow>> {
   const rows = new Map<string, SqlRow>();
   if (dialect.forUpdate === undefined) return rows;
   for (const list of lists([...new Set(refs)].sort()))
