@@ -6,9 +6,8 @@ import { createSlots, type Slots, withTimeout } from "../../async.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import type { Write } from "../event-store.ts";
-import { LockedError } from "../locked-error.ts";
-import { connectWithin, WriteFailed, writeWithinTime } from "../server-pool.ts";
+import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
+import { connectWithin, networkHint, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -20,16 +19,7 @@ import {
   type TransactionOptions,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
-import {
-  errnoOf,
-  exists,
-  isConflict,
-  isDiskFull,
-  isFull,
-  isLocked,
-  isLost,
-  SAVEPOINT_UNKNOWN,
-} from "./mysql-errors.ts";
+import { errnoOf, exists, isConflict, isFull, isLocked, isLost, SAVEPOINT_UNKNOWN } from "./mysql-errors.ts";
 import {
   borrowedLimits,
   ISOLATION,
@@ -88,6 +78,10 @@ export class MysqlDriver implements SqlDriver {
   readonly #waiting: Slots;
   /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
   readonly #prepared = new WeakSet<object>();
+  /** How many connections have died. The network has probably dropped the connections that are older than the last death. */
+  #deaths = 0;
+  /** The value of `#deaths` when a connection was first lent. */
+  readonly #ages = new WeakMap<object, number>();
   /** When a transaction last met a lock, on the monotonic clock. */
   #lockedAt = Number.NEGATIVE_INFINITY;
 
@@ -107,7 +101,10 @@ export class MysqlDriver implements SqlDriver {
 
   transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: TransactionOptions): Promise<T> {
     const run = (mayWait: boolean) =>
-      this.#lend((session) => this.#transact(mayWait ? session : impatient(session), steps));
+      this.#lend(
+        (session) => this.#transact(mayWait ? session : impatient(session), steps),
+        options?.answerWithin,
+      );
     return this.#retried(run, failing, options);
   }
 
@@ -134,6 +131,12 @@ export class MysqlDriver implements SqlDriver {
       try {
         const left = Math.max(1, deadline - performance.now());
         const connection = await connectWithin(left, pool.getConnection());
+        const age = this.#ages.get(connection.connection) ?? this.#deaths;
+        this.#ages.set(connection.connection, age);
+        if (age < this.#deaths) {
+          connection.destroy();
+          continue;
+        }
         if (setting !== undefined && !this.#prepared.has(connection.connection)) {
           this.#prepared.add(connection.connection);
           await connection.query(setting).catch((error: unknown) => {
@@ -150,10 +153,10 @@ export class MysqlDriver implements SqlDriver {
   }
 
   /** Lends a connection to `job`. A session of the user's pool has the store's limits only during the job. */
-  async #lend<T>(job: (session: Session) => Promise<T>): Promise<T> {
+  async #lend<T>(job: (session: Session) => Promise<T>, answerWithin = Number.POSITIVE_INFINITY): Promise<T> {
     const { isOwn, commandTimeout } = this.#options;
     const connection = await this.#connect();
-    const session = sessionOf(connection, commandTimeout);
+    const session = sessionOf(connection, Math.min(commandTimeout, answerWithin));
     let isUsable = false;
     try {
       if (!isOwn) await session.query(borrowedLimits(commandTimeout));
@@ -162,7 +165,9 @@ export class MysqlDriver implements SqlDriver {
       return result;
     } catch (error) {
       isUsable = !isLost(error);
-      throw error;
+      if (isUsable || error instanceof InvalidWriteError) throw error;
+      this.#deaths += 1;
+      throw new Died(error);
     } finally {
       if (isUsable && !isOwn)
         isUsable = await session.query(USER_LIMITS).then(
@@ -178,16 +183,22 @@ export class MysqlDriver implements SqlDriver {
   async #transact<T>(session: Session, steps: () => SqlSteps<T>): Promise<T> {
     if (!this.#options.isOwn) await session.query(`SET TRANSACTION ${ISOLATION}`);
     await session.query("START TRANSACTION");
+    let hasWrites = false;
     try {
       const result = await runAsync(steps(), async (step) => {
         if (!("writes" in step)) return execute(session, step);
+        hasWrites = true;
         await this.#runWrites(session, step);
         return { rows: [], changes: 0 };
       });
       await session.query("COMMIT");
       return result;
     } catch (error) {
-      if (!isLost(error)) await session.query("ROLLBACK");
+      if (error instanceof InvalidWriteError || (!hasWrites && isLost(error))) throw error;
+      // Only an answer to the rollback shows that the connection lives.
+      await session.query("ROLLBACK").catch(() => {
+        throw hasWrites ? new WritesInterrupted(error) : error;
+      });
       throw error;
     }
   }
@@ -197,15 +208,7 @@ export class MysqlDriver implements SqlDriver {
     await query(isOwn ? writeLimits(commandTimeout) : USER_LIMITS);
     try {
       await query("SAVEPOINT stayhook_writes");
-      await writeWithinTime(connection, async (tx) => {
-        for (const write of writes as unknown as readonly Write<PoolConnection>[]) {
-          try {
-            await write(tx);
-          } catch (cause) {
-            throw new WriteFailed(cause);
-          }
-        }
-      });
+      await runWrites(connection, writes);
       await query("RELEASE SAVEPOINT stayhook_writes").catch((cause: unknown) => {
         throw errnoOf(cause) === SAVEPOINT_UNKNOWN ? new InvalidWriteError(ENDED, { cause }) : cause;
       });
@@ -256,7 +259,7 @@ export class MysqlDriver implements SqlDriver {
         return await trying;
       } catch (error) {
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
-        const cause = error instanceof WriteFailed ? error.cause : error;
+        const cause = causeOf(error);
         if (isLocked(cause)) {
           hasMetLock = true;
           this.#lockedAt = performance.now();
@@ -305,10 +308,28 @@ const ENDED =
 
 /** Returns the error of a call that `error` ended: that of the user's function, or one of the store. */
 function failure(failing: string, error: unknown): unknown {
-  const cause = error instanceof WriteFailed ? error.cause : error;
-  const isOfTheStore = isConflict(cause) || isLost(error) || isDiskFull(cause);
-  if (error instanceof WriteFailed && !isOfTheStore) return cause;
+  const cause = causeOf(error);
+  if (error instanceof WriteFailed) return cause;
   if (error instanceof StayhookError || error instanceof LeaseLost) return error;
-  const Failure = isLocked(cause) ? LockedError : StayhookError;
-  return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
+  const Failure = failureOf(error, cause);
+  return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}${networkHint(cause)}`, { cause });
+}
+
+function failureOf(error: unknown, cause: unknown): typeof StayhookError {
+  if (error instanceof Died)
+    return error.cause instanceof WritesInterrupted ? InterruptedError : NoAnswerError;
+  return isLocked(cause) ? LockedError : StayhookError;
+}
+
+/** The connection died during a job. */
+class Died extends Error {
+  constructor(cause: unknown) {
+    super("the connection died", { cause });
+  }
+}
+
+/** Returns the error that the server or a function of the user gave. */
+function causeOf(error: unknown): unknown {
+  const isOwn = [WriteFailed, WritesInterrupted, Died].some((Own) => error instanceof Own);
+  return isOwn ? causeOf((error as Error).cause) : error;
 }

@@ -12,8 +12,6 @@ const CONFLICTS = [...LOCKED, 1213, 1467];
 const READ_ONLY = [1290, 1792, 1836];
 /** The codes of a server or user that has all the connections that it may have. */
 const TOO_MANY = [1040, 1203, 1226];
-/** The codes of a full disk. */
-const FULL = [1021, 1114];
 /** The codes of a key that exists, and of a column or index that an interrupted migration has made. */
 const EXISTS = [1062, 1060, 1061];
 export const SAVEPOINT_UNKNOWN = 1305;
@@ -29,7 +27,6 @@ const hasCode = (error: unknown, codes: readonly number[]) => codes.includes(err
 export const isLocked = (error: unknown): boolean => hasCode(error, LOCKED);
 /** Whether the transaction met another one, and can be tried again. */
 export const isConflict = (error: unknown): boolean => hasCode(error, CONFLICTS);
-export const isDiskFull = (error: unknown): boolean => hasCode(error, FULL);
 export const exists = (error: unknown): boolean => hasCode(error, EXISTS);
 
 /** Whether no connection is free: the server allows no more, or the user's pool does not wait, which has no code. */
@@ -42,9 +39,8 @@ export function isFull(error: unknown): boolean {
 
 /** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */
 export function isLost(error: unknown): boolean {
-  if (error instanceof WriteFailed)
-    return isLost(error.cause) && (error.cause as { fatal?: unknown }).fatal === true;
   if (error instanceof InvalidWriteError) return true;
-  if (error instanceof StayhookError || error instanceof LeaseLost) return false;
+  if (error instanceof WriteFailed || error instanceof StayhookError || error instanceof LeaseLost)
+    return false;
   return errnoOf(error) === undefined || hasCode(error, READ_ONLY);
 }

@@ -21,6 +21,7 @@ import {
   CONFLICTS,
   causeOf,
   hasTimedOut,
+  isFull,
   isStandby,
   isUnsupportedParameter,
   mayBeBroken,
@@ -30,7 +31,6 @@ import {
   StandbyError,
   sqlState,
   storeError,
-  TOO_MANY,
   TRANSACTION_TIMEOUT,
 } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
@@ -98,7 +98,10 @@ export class PostgresDriver implements SqlDriver {
   readonly #jobs = new Set<Promise<unknown>>();
   /** The value of `failovers` when the client was first lent. */
   readonly #since = new WeakMap<PoolClient, number>();
-  /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
+  /**
+   * How often a server was read-only, or a connection died without a word. The store reuses no connection from before the
+   * last time: it is connected to the old primary, or the network has dropped it, too.
+   */
   failovers = 0;
   /** Until then, the notifier leaves its connection to others, because the server allows no more. By the monotonic clock. */
   crowdedUntil = Number.NEGATIVE_INFINITY;
@@ -122,9 +125,15 @@ export class PostgresDriver implements SqlDriver {
   }
 
   /** Runs a statement of the hot path, and commits it. */
-  async query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+  async query(
+    failing: string,
+    statement: Statement,
+    values: readonly unknown[],
+    answerWithin = Number.POSITIVE_INFINITY,
+  ): Promise<Row[]> {
+    const timeout = Math.min(this.commandTimeout, answerWithin);
     const { rows } = await this.#use(failing, ({ client }) =>
-      this.#execute(client, statement.text, values, statement),
+      this.#execute(client, statement.text, values, statement, timeout),
     );
     return rows;
   }
@@ -277,8 +286,10 @@ export class PostgresDriver implements SqlDriver {
   async #use<T>(failing: string, job: (session: Session) => Promise<T>): Promise<T> {
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     this.#jobs.add(ended);
+    let isBroken = false;
     try {
       for (let tries = 1; ; tries += 1) {
+        isBroken = false;
         const client = await this.#current();
         const prepares = this.#canPrepare;
         const session: Session = { client, isLost: false };
@@ -288,13 +299,15 @@ export class PostgresDriver implements SqlDriver {
         };
         // Without a listener for `error`, the loss of a lent connection would crash the process.
         client.on("error", onLost).on("end", onLost);
-        let isBroken = false;
         try {
           return await job(session);
         } catch (error) {
           isBroken = session.isLost || mayBeBroken(error);
-          // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
-          if (isBroken && hasTimedOut(error) && !session.isLost) await cancelStatement(client);
+          if (isBroken && hasTimedOut(error) && !session.isLost) {
+            this.failovers += 1;
+            // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
+            await cancelStatement(client);
+          }
           if (!this.#mayRepeat(error, tries, prepares)) throw error;
         } finally {
           client.release(isBroken);
@@ -303,7 +316,7 @@ export class PostgresDriver implements SqlDriver {
       }
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
-      throw error instanceof WriteFailed ? error.cause : storeError(failing, error);
+      throw error instanceof WriteFailed ? error.cause : storeError(failing, error, isBroken);
     } finally {
       this.#jobs.delete(ended);
       end();
@@ -345,7 +358,7 @@ export class PostgresDriver implements SqlDriver {
           if (this.#limitsStatements) await this.#withoutLimit();
           continue;
         }
-        if (sqlState(error) !== TOO_MANY || performance.now() + wait > deadline) throw error;
+        if (!isFull(error) || performance.now() + wait > deadline) throw error;
         this.crowdedUntil = performance.now() + CROWDED;
         this.onCrowded?.();
         await sleep(wait);

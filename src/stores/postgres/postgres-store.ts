@@ -1,7 +1,7 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
-import { LockedError } from "../call-errors.ts";
+import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
@@ -176,7 +176,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const values = [JSON.stringify(additions.map(additionJson)), additions.length];
     const rows = await this.#numbered(() =>
-      this.#patiently(failing.add, this.#hot.add, values, additions.length),
+      this.#patiently(failing.add, this.#hot.add, values, additions.length, ANSWER_WITHIN),
     );
     const added = new Set(rows.map(({ n }) => number(n)));
     if (added.size === additions.length) return additions.map(() => "added");
@@ -452,9 +452,11 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     statement: Statement,
     values: readonly unknown[],
     calls: number,
+    answerWithin?: number,
   ): Promise<Row[]> {
     await this.ready();
-    const run = (patience: number) => this.#driver.query(what, statement, [...values, `${patience}ms`]);
+    const run = (patience: number) =>
+      this.#driver.query(what, statement, [...values, `${patience}ms`], answerWithin);
     try {
       return await run(PATIENCE.together);
     } catch (error) {

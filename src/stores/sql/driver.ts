@@ -44,6 +44,8 @@ export interface TransactionOptions {
   readonly mayBeLost?: boolean | undefined;
   /** How long the transaction is tried again while others hold a lock that it needs, ms. Default: the driver's. */
   readonly patience?: number | undefined;
+  /** How long the server may take to answer a statement, ms. Default: the driver's, which is also the most. */
+  readonly answerWithin?: number | undefined;
 }
 
 /**

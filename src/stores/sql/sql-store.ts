@@ -1,9 +1,9 @@
 import { createSlots, type Slots } from "../../async.ts";
 import type { Restriction } from "../beginnings.ts";
+import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
-import { LockedError } from "../locked-error.ts";
 import type { MemoryTables } from "../memory/memory-tables.ts";
 import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
@@ -149,8 +149,8 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
-    const patience = patienceOf(additions.length);
-    return this.write(failing.add, (operation) => add(operation, additions), { patience });
+    const options = { patience: patienceOf(additions.length), answerWithin: ANSWER_WITHIN };
+    return this.write(failing.add, (operation) => add(operation, additions), options);
   }
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
@@ -452,10 +452,16 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     if (isUsable(this.tables, version, migrates)) return;
     const { driver, tables } = this;
     const run = driver.migrate ?? driver.transaction;
+    let hasBegun = false;
+    const steps = function* () {
+      hasBegun = true;
+      yield* migrate(tables);
+    };
     try {
-      await run.call(driver, () => migrate(tables), failedMigration(version));
+      await run.call(driver, steps, failedMigration(version));
     } catch (error) {
-      throw withAdvice(error, tables, version);
+      // Without a transaction, neither a right nor the time is what the store lacks.
+      throw hasBegun ? withAdvice(error, tables, version) : error;
     }
   }
 }
