@@ -87,6 +87,8 @@ const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_i
 const MIGRATION = { timeout: 60_000, lockTimeout: 5000 } as const;
 /** How long the notifier does without a connection of its own if the server allows no more, ms. */
 const CROWDED = 60_000;
+/** How long a connection of the own pool may then be idle, ms. */
+const CROWDED_IDLE = 1000;
 /** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
 const TRIES = 4;
 
@@ -359,12 +361,18 @@ export class PostgresDriver implements SqlDriver {
           continue;
         }
         if (!isFull(error) || performance.now() + wait > deadline) throw error;
-        this.crowdedUntil = performance.now() + CROWDED;
-        this.onCrowded?.();
+        await this.#shareConnections();
         await sleep(wait);
         wait = Math.min(wait * 2, 200);
       }
     }
+  }
+
+  /** Gives back what this process does not need, because another one may have no connection at all. */
+  async #shareConnections(): Promise<void> {
+    this.crowdedUntil = performance.now() + CROWDED;
+    this.onCrowded?.();
+    if (!this.#options.pool) (await this.#thePool()).options.idleTimeoutMillis = CROWDED_IDLE;
   }
 
   /** Opens a new pool, because PgBouncer refuses a parameter that it does not know. */
