@@ -42,7 +42,7 @@ export interface MysqlStore extends EventStore<PoolConnection> {
 }
 
 /**
- * Keeps events in MariaDB (10.6 or newer) or MySQL (8, not tested), for many machines. Any number of processes can
+ * Keeps events in MariaDB (10.6 or newer) or MySQL (8.4 or newer), for many machines. Any number of processes can
  * share the work on one database. Two processes never handle the same booking or listing at once. Needs the package
  * `mysql2`. The first call connects and creates the three tables.
  *

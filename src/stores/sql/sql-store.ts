@@ -111,7 +111,7 @@ export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): Ev
 
 /**
  * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
- * one statement after the other for each event. A store on a database server overrides them with statements for groups.
+ * one statement after the other for each event. `PgStore` overrides them with statements for groups.
  */
 export class SqlStore<Tx> extends RecordStore<Tx> {
   declare readonly transactional?: true;
