@@ -47,12 +47,13 @@ const webhooks = createWebhookHandler({
       const now = new Date();
       const today = dayOf(now);
       const left = from && isLeftEarly(from, to, now) ? from : undefined;
-      // A plan for a day of the past is of no use. So a departure of yesterday, told today, is cleaned today, unless it was
-      // cleaned already, or the stay was over when this app first saw it.
-      const isPlanned = from !== undefined && from.checkOut >= today;
-      const day = to && to.checkOut < today ? isPlanned && today : to?.checkOut;
+      // What was planned for a day of the past is done. So a departure of yesterday, told today, is cleaned today, unless it
+      // was cleaned already, or the stay was over when this app first saw it.
+      const planned = from && from.checkOut >= today ? from : undefined;
+      const day = to && to.checkOut < today ? planned && today : to?.checkOut;
       event.atomically((tx) => {
-        for (const stay of [from, to]) if (stay) forget(tx, stay, today);
+        if (planned) forget(tx, planned, planned.checkOut);
+        if (to && hasBegun(to, now)) forget(tx, to, today); // the guest is in this house again
         if (left) plan(tx, left, today);
         if (to && day) plan(tx, to, day);
       });
@@ -60,8 +61,8 @@ const webhooks = createWebhookHandler({
       const { bookingCode } = event.booking;
       if (left) console.log(`clean ${bookingCode} on ${today}: the guest leaves ${left.listingId}`);
       else if (!to) console.log(`no cleaning for ${bookingCode}`);
-      if (day && isPlanned && from.checkOut !== day)
-        console.log(`clean ${bookingCode} on ${day}, and not on ${from.checkOut}`);
+      if (day && planned && planned.checkOut !== day)
+        console.log(`clean ${bookingCode} on ${day}, and not on ${planned.checkOut}`);
       else if (day) console.log(`clean ${bookingCode} on ${day}`);
     },
   },
@@ -69,9 +70,12 @@ const webhooks = createWebhookHandler({
 
 /** Whether a guest leaves a house before the planned day: for another house, for other days, or for good. */
 function isLeftEarly(from: BookingStay, to: BookingStay | undefined, now: Date): boolean {
-  const hasBegun = ({ checkIn }: BookingStay) => localTime(checkIn, "15:00", zone) <= now;
-  if (!hasBegun(from) || from.checkOut < dayOf(now)) return false;
-  return from.listingId !== to?.listingId || !hasBegun(to);
+  if (!hasBegun(from, now) || from.checkOut < dayOf(now)) return false;
+  return from.listingId !== to?.listingId || !hasBegun(to, now);
+}
+
+function hasBegun({ checkIn }: BookingStay, now: Date): boolean {
+  return localTime(checkIn, "15:00", zone) <= now;
 }
 
 /** Writes a cleaning into the plan. */
@@ -79,13 +83,10 @@ function plan(tx: DatabaseSync, { bookingCode, listingId }: BookingStay, day: st
   tx.prepare("INSERT OR IGNORE INTO cleanings VALUES (?, ?, ?)").run(bookingCode, listingId, day);
 }
 
-/** Removes what is planned for a booking in a house. What was planned for a day of the past is done, and stays. */
-function forget(tx: DatabaseSync, { bookingCode, listingId }: BookingStay, today: string): void {
-  tx.prepare("DELETE FROM cleanings WHERE bookingCode = ? AND listingId = ? AND day >= ?").run(
-    bookingCode,
-    listingId,
-    today,
-  );
+/** Removes a cleaning from the plan. */
+function forget(tx: DatabaseSync, { bookingCode, listingId }: BookingStay, day: string): void {
+  const sql = "DELETE FROM cleanings WHERE bookingCode = ? AND listingId = ? AND day = ?";
+  tx.prepare(sql).run(bookingCode, listingId, day);
 }
 
 /** Returns the day in the zone of the houses as `YYYY-MM-DD`, which is how Swedes write it. */

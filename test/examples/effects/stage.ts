@@ -17,8 +17,7 @@ const numberOf = (day: string) => Math.round((Date.parse(day) - EPOCH) / DAY);
 export interface App {
   readonly webhooks: {
     fetch(request: Request): Promise<Response>;
-    drain(): Promise<unknown>;
-    health(): Promise<{ counts?: Record<string, number> | undefined }>;
+    drain(): Promise<{ readonly done: number; readonly failed: number }>;
   };
   readonly reconciler: { run(): Promise<unknown>; watch(code: string, options?: object): Promise<unknown> };
   /** The URL of the route for notifications. */
@@ -100,11 +99,11 @@ export function setStage(rows: readonly Row[], accounts?: readonly string[]) {
         { eventId: crypto.randomUUID(), timestamp: new Date(), bookingCode: codeOf(row), listingId: null },
         { url },
       );
+    /** Handles events until none is due. A timer may wait for the change before it. */
     const handle = async () => {
-      for (let round = 0; round < 8; round++) {
-        await webhooks.drain();
-        const { counts = {} } = await webhooks.health();
-        if (!counts.pending && !counts.processing && (!counts.retrying || round > 3)) return;
+      for (let round = 0; round < 20; round++) {
+        const { done, failed } = await webhooks.drain();
+        if (done + failed === 0) return;
         vi.setSystemTime(Date.now() + 200);
       }
     };
