@@ -6,6 +6,8 @@ import type { QueueOptions } from "./work.ts";
 
 /** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
+/** The longest wait for an event that is due later, ms. The wall clock may jump ahead meanwhile, as after a suspend. */
+const LONGEST_SLEEP = 30_000;
 /** The shortest wait after a claim that got no event, although the store reports a due event, ms. */
 const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
@@ -110,7 +112,9 @@ export class Loop<Tx> {
     const dueIn = (next === undefined ? await claims.nextDue() : next.in) ?? NEVER;
     if (this.#dueAt === NOW) return;
     const wait = Math.max(dueIn, claimed === 0 ? NOTHING_AFTER_ALL : 0);
-    this.#dueAt = performance.now() + (this.#queue.store.subscribe ? wait : Math.min(wait, POLL));
+    const longest = this.#queue.store.subscribe ? LONGEST_SLEEP : POLL;
+    // If no event waits, the store calls its subscriber.
+    if (wait !== NEVER || longest === POLL) this.#dueAt = performance.now() + Math.min(wait, longest);
   }
 }
 
