@@ -249,11 +249,11 @@ export class MysqlDriver implements SqlDriver {
     { pause = 0, patience }: TransactionOptions & { readonly pause?: number } = {},
   ): Promise<T> {
     const { commandTimeout } = this.#options;
-    const startedAt = performance.now();
-    const mayWait = patience === undefined || startedAt - this.#lockedAt >= LOCK_LASTS;
-    let hasMetLock = false;
+    const mayWait = patience === undefined || performance.now() - this.#lockedAt >= LOCK_LASTS;
+    /** When this transaction first met a lock. */
+    let metAt: number | undefined;
     for (let tries = 1; ; tries += 1) {
-      const trying = hasMetLock ? this.#waiting.run(() => attempt(true)) : attempt(mayWait);
+      const trying = metAt !== undefined ? this.#waiting.run(() => attempt(true)) : attempt(mayWait);
       this.#running.add(trying);
       try {
         return await trying;
@@ -261,10 +261,10 @@ export class MysqlDriver implements SqlDriver {
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
         const cause = causeOf(error);
         if (isLocked(cause)) {
-          hasMetLock = true;
           this.#lockedAt = performance.now();
+          metAt ??= this.#lockedAt;
         }
-        const hasWaited = hasMetLock && performance.now() - startedAt >= (patience ?? commandTimeout);
+        const hasWaited = metAt !== undefined && performance.now() - metAt >= (patience ?? commandTimeout);
         if (hasWaited || tries === TRIES || !isConflict(cause)) throw failure(failing, error);
         await sleep(pause + Math.random() * 2 ** tries);
       } finally {

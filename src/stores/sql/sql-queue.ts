@@ -118,15 +118,16 @@ function* becomeDue(
 ): SqlSteps<void> {
   const { sql } = operation;
   const known = locked.get(key);
-  // After this change, the row is another one.
-  locked.delete(key);
   if (known === undefined && (yield* change(sql.insertDueRecord, key, dueAt)) > 0) return;
   const record = known ?? (yield* lock(operation, key));
-  const due = Math.min(dueAt, (numberOrNull(record.lease_end) ?? Number.POSITIVE_INFINITY) - 1);
-  const before = numberOrNull(record.due_at);
-  if (before === null || before > due) yield* change(sql.setDue, due, key);
+  const leaseEnd = numberOrNull(record.lease_end);
+  const due = Math.min(dueAt, (leaseEnd ?? Number.POSITIVE_INFINITY) - 1);
+  const before = numberOrNull(record.due_at) ?? Number.POSITIVE_INFINITY;
   // In Galera, an `add` on one node and a `settle` on another conflict only if both write the record.
-  else if (numberOrNull(record.lease_end) !== null) yield* change(sql.setDue, before - 1, key);
+  const next = before > due ? due : leaseEnd === null ? before : before - 1;
+  if (next < before) yield* change(sql.setDue, next, key);
+  // Other additions of this transaction may have the same record.
+  locked.set(key, { ...record, due_at: next });
 }
 
 export function* nextDueAt(untimed: Untimed, restriction: Restriction): SqlSteps<number | null> {
@@ -290,6 +291,7 @@ function* settleOne(
     const sequence = !hasSnapshot ? 1 : number(held.sequence) + (changed ? 1 : 0);
     yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, now, key);
   }
+  locked.delete(key);
   return { held: true, more: yield* endLease(operation, key, now) };
 }
 
