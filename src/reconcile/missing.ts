@@ -10,24 +10,28 @@ import type { PassContext } from "./records.ts";
 export async function checkMissing(pass: PassContext): Promise<boolean> {
   const { internals, stop, reader, changes, findings, store } = pass;
   const doubted = new Set<string>();
-  for (const { ref, done } of pass.missing) {
+  for (const { ref, since, done } of pass.missing) {
     const subject = parseRef(ref)!;
     if (doubted.has(subject.kind)) continue;
-    const asking = internals.goneWitness!.ask(ref, stop.signal, { isLast: false, isGivenUp: false });
-    const doubt = await asking.catch((error) => {
+    const known = await store.snapshotOf(ref);
+    if (!known || isGone(known.snapshot)) {
+      done();
+      continue;
+    }
+    const suspect = { ref, since, previous: known.snapshot, isGivenUp: false };
+    const doubt = await internals.goneWitness!.ask(suspect, stop.signal).catch((error) => {
       if (!stop.signal.aborted) throw error;
     });
     if (stop.reason !== undefined) return doubted.size > 0;
-    const known = await store.snapshotOf(ref);
-    const gone = known && !isGone(known.snapshot) ? goneRecordOf(subject, known.snapshot) : undefined;
-    const eventId = gone && (await changes.add(ref, known, gone.snapshot, stop.signal));
+    const gone = goneRecordOf(subject, known.snapshot);
+    const eventId = await changes.add(ref, known, gone.snapshot, stop.signal);
     if (doubt) {
       // The event waits until the platform returns something, or until it gives up.
       doubted.add(subject.kind);
       await reader.doubt(ref, doubt);
       continue;
     }
-    if (eventId !== undefined) findings.change({ kind: "gone", ref, previousStatus: known!.snapshot.status });
+    if (eventId !== undefined) findings.change({ kind: "gone", ref, previousStatus: known.snapshot.status });
     done();
   }
   return doubted.size > 0;

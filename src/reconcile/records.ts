@@ -103,6 +103,8 @@ export class Findings {
 /** A known record that was not found. Call `done` when the pass is done with it. */
 interface Missing {
   readonly ref: string;
+  /** When the request began, on the monotonic clock. */
+  readonly since: number;
   readonly done: () => void;
 }
 
@@ -142,10 +144,13 @@ export async function checkRecord(
   if (read === undefined) return;
   if (!("error" in read)) internals.goneWitness!.found(ref, since);
   if ("error" in read && !row) {
-    if (before && fetchFailure(read.error).reason === "not-found") {
+    const { reason, refused } = fetchFailure(read.error);
+    if (before && refused && isGone(before.snapshot)) return done();
+    if (before && reason === "not-found") {
       internals.goneWitness!.missed(ref);
-      return isGone(before.snapshot) ? done() : void pass.missing.push({ ref, done });
+      return void pass.missing.push({ ref, since, done });
     }
+    if (before && refused) await internals.refusals!.note(ref);
     findings.fail(ref, read.error);
     // Do not call `done` yet. If no other record can be read either, the next pass begins with this record.
     if (!read.answered) return void pass.unreached.push(done);

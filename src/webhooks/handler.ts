@@ -23,6 +23,7 @@ import { GoneWitness } from "./processing/gone-witness.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
+import { Refusals } from "./processing/refusals.ts";
 import { zoneSetter } from "./processing/time-zone.ts";
 import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
 import { type StaySeen, unreadableStays } from "./processing/unreadable-stay.ts";
@@ -219,7 +220,9 @@ export function createWebhookHandler<
   const goneWitness = store && new GoneWitness(settings.client, store);
   const waiting = new WaitingRequests();
   const shared = { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, waiting };
-  const queue = goneWitness && queueOf(settings, store, { ...shared, goneWitness });
+  const refusals =
+    store && new Refusals(store, (event, options) => add(event, options), settings.giveUpAfter);
+  const queue = goneWitness && refusals && queueOf(settings, store, { ...shared, goneWitness, refusals });
   if (counts) telemetry.watch(counts);
 
   const add = async (event: NewEvent, addOptions?: AddOptions) => {
@@ -341,7 +344,7 @@ export function createWebhookHandler<
     ...{ store, snapshotOf, statusSeen, log, add },
     topics: topicsOf(settings.on),
     breaker: queue?.breaker,
-    goneWitness,
+    ...{ goneWitness, refusals },
     observe: (event) => observe?.(event),
     serves: (server) => requests.serves(server),
     start: () => {
@@ -406,20 +409,32 @@ interface Shared {
   readonly statusSeen: StatusSeen;
   readonly staySeen: StaySeen;
   readonly goneWitness: GoneWitness;
+  readonly refusals: Refusals;
   readonly waiting: WaitingRequests;
 }
 
 function queueOf<B extends Booking, L extends Listing, Tx>(
   settings: Settings<B, L, Tx>,
   store: EventStore<Tx>,
-  { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, goneWitness, waiting }: Shared,
+  {
+    log,
+    telemetry,
+    observe,
+    rules,
+    snapshotOf,
+    statusSeen,
+    staySeen,
+    goneWitness,
+    refusals,
+    waiting,
+  }: Shared,
 ): Queue<Tx> {
   const { accountFrom, client, on, skipUnchanged, recheckAfter } = settings;
   const hasAccounts = accountFrom !== undefined;
   const recent = new RecentAnswers();
   const transactional = store.transactional === true;
   const find: typeof store.get = (eventId) => store.get(eventId);
-  const queued = { recent, recheckAfter, find, goneWitness, limits: settings };
+  const queued = { recent, recheckAfter, find, goneWitness, refusals, limits: settings };
   const list: typeof store.list = (options) => store.list(options);
   const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen, staySeen };
   return new Queue<Tx>({

@@ -13,6 +13,7 @@ import type { NewEvent } from "../stores/stored-event.ts";
 import type { Observation } from "./observability.ts";
 import type { GoneWitness } from "./processing/gone-witness.ts";
 import type { SnapshotOf } from "./processing/record.ts";
+import type { Refusals } from "./processing/refusals.ts";
 import type { StatusSeen } from "./processing/unknown-status.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 
@@ -40,6 +41,8 @@ export interface Internals {
   readonly breaker: CircuitBreaker | undefined;
   /** Tells whether a record that is not found is gone. It is `undefined` if the handler has no `store`. */
   readonly goneWitness: GoneWitness | undefined;
+  /** Remembers since when a known record is refused. It is `undefined` if the handler has no `store`. */
+  readonly refusals: Refusals | undefined;
   readonly backoff: Backoff;
   /** How long an event stays leased after its process has died, ms. */
   readonly leaseDuration: number;

@@ -9,7 +9,7 @@ const NAMESPACE = "0d0c6f3e-7a55-4a0b-9a43-6a1f3f0f5d27";
 /** The longest id that every store can keep, in bytes of UTF-8. The id of a timer's firing is up to 28 bytes longer. */
 const LONGEST = 200;
 
-type OwnKind = "recheck" | "follow-up" | "reconcile" | "again" | "timer";
+type OwnKind = "recheck" | "refused" | "follow-up" | "reconcile" | "again" | "timer";
 
 /**
  * Returns the id of an event that the package itself adds, such as `stayhook:recheck:booking:HX3K9`. A notification
@@ -32,6 +32,6 @@ export function isOwnId(kind: OwnKind, eventId: string): boolean {
 /** Returns the id that an event without an account has in an account. */
 export function inAccountId(account: string, eventId: string): string {
   const [, kind, name = ""] =
-    /^stayhook:(recheck|follow-up|reconcile|again|timer):(.*)$/s.exec(eventId) ?? [];
+    /^stayhook:(recheck|refused|follow-up|reconcile|again|timer):(.*)$/s.exec(eventId) ?? [];
   return kind === undefined ? inAccount(account, eventId) : ownId(kind as OwnKind, inAccount(account, name));
 }

@@ -169,7 +169,18 @@ export function checkTimerTime(name: string, at: Date): void {
   if (at.getTime() - now() > MAX_DELAY) refuse(`is more than 1,000 years away: ${at.toISOString()}`);
 }
 
-export function timerEvent(ref: string, name: string, at: Date, traceparent?: string | null): NewEvent {
+/**
+ * Returns the event of a timer.
+ *
+ * @param changes - how many changes of the record in a row have come before the timer at its time
+ */
+export function timerEvent(
+  ref: string,
+  name: string,
+  at: Date,
+  traceparent?: string | null,
+  changes?: number,
+): NewEvent {
   const timestamp = at.toISOString();
   return {
     eventId: timerId(ref, name),
@@ -177,7 +188,7 @@ export function timerEvent(ref: string, name: string, at: Date, traceparent?: st
     source: "timer",
     topic: null,
     timestamp,
-    notification: JSON.stringify({ name, at: timestamp }),
+    notification: JSON.stringify({ name, at: timestamp, changes }),
     traceparent,
   };
 }
@@ -204,9 +215,9 @@ export function isSkipped(at: Date, options: TimerOptions | undefined): boolean 
   return ifPassed === "skip" && at.getTime() <= now();
 }
 
-/** Whether a stored timer waits for a time other than `at`. */
-function waitsForOther({ dueAt, timestamp }: StoredEvent, at: Date): boolean {
-  return dueAt !== null && timestamp !== at.toISOString();
+/** Whether a stored timer waits for a time other than `at`, or is processed for another time. */
+function waitsForOther({ dueAt, state, timestamp }: StoredEvent, at: Date): boolean {
+  return (dueAt !== null || state === "processing") && timestamp !== at.toISOString();
 }
 
 /** Returns the id of a timer's row. It stands for the last time that was set. */
@@ -221,6 +232,12 @@ export function timerOf({
 }: Pick<NewEvent, "notification" | "timestamp">): FiredTimer {
   const { name } = JSON.parse(notification ?? "{}") as { readonly name?: string };
   return { name: name ?? "", at: new Date(timestamp) };
+}
+
+/** Returns how many changes of the record have come before a timer at its time. */
+export function changesBefore({ notification }: Pick<NewEvent, "notification">): number {
+  const { changes = 0 } = JSON.parse(notification ?? "{}") as { readonly changes?: number };
+  return changes;
 }
 
 /** Returns the type of an event, also of a timer that has not fired. `null` if no attempt has found out the type. */
@@ -370,10 +387,15 @@ export function recordTimers({
     },
     async list() {
       const events = await timersOf(store, ref);
-      const timers = events.map((event) => ({ ...timerOf(event), state: event.state }));
+      const timers = events.filter(isTimerStill).map((event) => ({ ...timerOf(event), state: event.state }));
       return timers.sort((one, other) => one.at.getTime() - other.at.getTime());
     },
   };
+}
+
+/** Whether a timer's event is still that of a timer. If a change has cleared the timer, its event is done as that change. */
+function isTimerStill({ state, type }: StoredEvent): boolean {
+  return state !== "done" || type === null || TimerRules.isKey(type);
 }
 
 function kindOf(ref: unknown, hasAccounts: boolean): RecordKind {

@@ -14,8 +14,7 @@ export const mysqlUrl = sharedServer(
   () => startOwnMysql(),
 );
 
-/** Whether the server at a URL runs a statement. */
-export async function answers(url: string, sql: string): Promise<boolean> {
+async function answers(url: string, sql: string): Promise<boolean> {
   try {
     const connection = await mysql.createConnection({ uri: url, connectTimeout: 5000 });
     try {

@@ -572,6 +572,54 @@ describe("a change that nobody notified comes before a timer", () => {
     expect(fired[0]!.now.getTime() - at(2).getTime()).toBeLessThan(1000);
   });
 
+  test("if the timer's own callback fails, the change's callback does not run again", async () => {
+    let fails = 2;
+    const seen: unknown[] = [];
+    const { platform, changed, store } = await booked(2, {
+      ...retried,
+      on: {
+        "booking.timer.door-code": ({ attempt, timer, changed: isChange, previous, receivedAt }) => {
+          seen.push([attempt, timer, isChange, previous?.checkIn, receivedAt]);
+          if (fails-- > 0) throw new Error("no");
+        },
+      },
+    });
+    platform.booking("A1", "Confirmed", moved);
+    await advance(3 * HOUR);
+    expect(changed).toEqual(["Confirmed", "Confirmed"]);
+    const timer = { name: "door-code", at: at(2) };
+    expect(seen).toEqual([1, 2, 3].map((attempt) => [attempt, timer, false, moved.checkIn, at(2)]));
+    expect((await store.snapshotOf("booking:A1"))?.snapshot.fields).toMatchObject(moved);
+  });
+
+  test("a change that sets the same time, another one or a passed one", async () => {
+    const clearThenSet = (timers: EventTimers) => {
+      timers.clear();
+      timers.set("door-code", at(2));
+    };
+    const plays: [string, (timers: EventTimers) => void, number][] = [
+      ["the same time", (timers) => timers.set("door-code", at(2)), 1],
+      ["the same time after clear", clearThenSet, 1],
+      ["the same time, if not passed", (timers) => timers.set("door-code", at(2), { ifPassed: "skip" }), 1],
+      ["another that has passed", (timers) => timers.set("door-code", at(1), { ifPassed: "skip" }), 0],
+      ["another timer", (timers) => timers.clear("arrival-mail"), 1],
+      ["none", (timers) => timers.clear("door-code"), 0],
+    ];
+    for (const [name, act, expected] of plays) {
+      const { deliver, fired, platform, list } = withTimers(({ timers }) => {
+        if (isMoved) act(timers);
+        else timers.set("door-code", at(2));
+      });
+      let isMoved = false;
+      vi.setSystemTime(START);
+      await deliver();
+      isMoved = true;
+      platform.booking("A1", "Confirmed", moved);
+      await advance(3 * HOUR);
+      expect([name, fired.length, (await list()).length]).toEqual([name, expected, expected]);
+    }
+  });
+
   test("a drain does not count the waiting timer as failed", async () => {
     const { webhooks, platform, fired } = await booked(2, { autoStart: false });
     const one = { done: 1, failed: 0 };
@@ -586,7 +634,7 @@ describe("a change that nobody notified comes before a timer", () => {
 
   test("two timers fire although the change's callback keeps failing", async () => {
     const fail = failing();
-    const { fired, platform, observed, timers } = await booked(2, {
+    const { fired, platform, observed, timers, store } = await booked(2, {
       ...retried,
       on: { "booking.Declined": fail },
     });
@@ -595,16 +643,20 @@ describe("a change that nobody notified comes before a timer", () => {
     await advance(2 * HOUR);
     expect(fired).toEqual([]);
     await advance(HOUR);
-    expect(fail).toHaveBeenCalledTimes(3);
     expect(fired.map(({ name, status, changed }) => [name, status, changed]).sort()).toEqual([
       ["arrival-mail", "Declined", false],
       ["door-code", "Declined", false],
     ]);
     const failures = observed.filter(({ kind }) => kind === "failed" || kind === "parked");
     expect(failures.every((event) => "type" in event && event.type === "booking.Declined")).toBe(true);
+    // Each timer has tried the change in all its attempts. Then the change has an event of its own, which is parked.
+    expect(fail).toHaveBeenCalledTimes(9);
+    expect(await store.list({ state: "parked", limit: 9 })).toMatchObject([
+      { eventId: "stayhook:recheck:booking:A1", type: "booking.Declined", reason: "callback" },
+    ]);
   });
 
-  test("it waits once for each time that was set, and writes no snapshot", async () => {
+  test("a change that fails comes before each time that is set, and leaves no snapshot", async () => {
     const fail = failing();
     const { fired, platform, timers, store } = await booked(2, {
       ...retried,
@@ -616,7 +668,7 @@ describe("a change that nobody notified comes before a timer", () => {
     expect((await store.snapshotOf("booking:A1"))?.snapshot.status).toBe("Confirmed");
     await timers.set("door-code", at(4));
     await advance(2 * HOUR);
-    expect(fail).toHaveBeenCalledTimes(6);
+    expect(fail).toHaveBeenCalledTimes(12);
     expect(fired).toHaveLength(2);
   });
 
@@ -646,7 +698,7 @@ describe("a change that nobody notified comes before a timer", () => {
     expect(it.changed.length).toBeLessThan(10);
   });
 
-  test("one that was cleared and set to the same time again waits for a recheck of its own", async () => {
+  test("one that was cleared and set to the same time again has all its attempts again", async () => {
     const fail = failing();
     const { fired, platform, timers } = await booked(2, { ...retried, on: { "booking.Declined": fail } });
     platform.booking("A1", "Declined");
@@ -655,7 +707,7 @@ describe("a change that nobody notified comes before a timer", () => {
     await timers.clear();
     await timers.set("door-code", at(2));
     await advance(HOUR);
-    expect(fail).toHaveBeenCalledTimes(4);
+    expect(fail).toHaveBeenCalledTimes(7);
     expect(fired).toHaveLength(1);
   });
 

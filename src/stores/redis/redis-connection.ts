@@ -4,7 +4,6 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
-import { NoAnswerError } from "../call-errors.ts";
 import { loadDriver } from "../load-driver.ts";
 import { failed, hasCode, isNotPrimary, isReply, type NamedServer, notReachable } from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./redis-scripts.ts";
@@ -71,21 +70,14 @@ export class Connection implements NamedServer {
   }
 
   /**
-   * @param answerWithin - the longest wait for the answer, ms. {@link timeout} is the most
    * @throws NotSentError if the command was not sent
-   * @throws NoAnswerError if no answer came. Redis may have run the script
-   * @throws StayhookError if the script failed
+   * @throws StayhookError if the script failed, or if no answer came. Without an answer, Redis may have run the script
    */
-  async run(
-    name: ScriptName,
-    args: readonly string[],
-    answerWithin = Number.POSITIVE_INFINITY,
-  ): Promise<unknown> {
+  async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
     const start = performance.now();
     const client = await this.ready();
-    const until = start + Math.min(this.timeout, answerWithin);
     try {
-      return await this.#inTime(client, { start, until }, this.#evaluate(client, name, args));
+      return await this.#inTime(client, start, this.#evaluate(client, name, args));
     } catch (error) {
       if (isNotPrimary(error)) this.#movedAway();
       throw failed(this, error);
@@ -203,11 +195,7 @@ export class Connection implements NamedServer {
   }
 
   /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
-  #inTime(
-    client: RedisClient,
-    { start, until }: { readonly start: number; readonly until: number },
-    answer: Promise<unknown>,
-  ): Promise<unknown> {
+  #inTime(client: RedisClient, start: number, answer: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
         clearTimeout(timer);
@@ -215,8 +203,9 @@ export class Connection implements NamedServer {
       };
       const late = (): void => {
         stop();
-        const within = Math.round(until - start);
-        reject(new NoAnswerError(`redisStore (${this.name}): Redis did not answer within ${within} ms`));
+        reject(
+          new StayhookError(`redisStore (${this.name}): Redis did not answer within ${this.timeout} ms`),
+        );
         this.#gaveUp(client, start);
       };
       // Reject as soon as the connection is lost. Otherwise a user's client could send the command a second time, and
@@ -224,10 +213,9 @@ export class Connection implements NamedServer {
       const lost = (signal: Signal): void => {
         if (signal === "ready") return;
         stop();
-        const lost = "the call failed: the connection was lost before the answer came";
-        reject(new NoAnswerError(`redisStore (${this.name}): ${lost}`));
+        reject(new Error("the connection was lost before the answer came"));
       };
-      const timer = setTimeout(late, Math.max(0, until - performance.now()));
+      const timer = setTimeout(late, Math.max(0, start + this.timeout - performance.now()));
       this.#listeners.add(lost);
       answer.finally(stop).then(resolve, reject);
     });

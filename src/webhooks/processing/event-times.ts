@@ -8,15 +8,12 @@ import type { ClaimedEvent } from "../../stores/stored-event.ts";
 /** The JSON that a recheck stores in the place of a notification. */
 export interface RecheckJson {
   /** The `timestamp` and `decideBy` of the notification that caused the recheck, ISO 8601. */
-  readonly timestamp?: string;
-  readonly decideBy?: string;
+  readonly timestamp?: string | undefined;
+  readonly decideBy?: string | undefined;
   /** Whether the notification cannot have been sent for what was read, so that a third look follows if nothing changes. */
   readonly unexplained?: boolean;
-  /**
-   * By name: the time of a timer that has asked for the recheck, when that timer was set, and the `sequence` of the record
-   * at each time that it asked.
-   */
-  readonly timers?: Readonly<Record<string, string>>;
+  /** The id of the notification's event. */
+  readonly recheckOf?: string;
 }
 
 /** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */

@@ -4,8 +4,8 @@ import type { Subject } from "../refs.ts";
 import { withKnownStatus } from "./known-status.ts";
 
 /** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
-export async function readRecord<B extends Booking, L extends Listing>(
-  client: StayhookClient<B, L>,
+export async function readRecord(
+  client: StayhookClient<Booking, Listing>,
   subject: Subject,
   signal: AbortSignal,
 ): Promise<Booking | Listing> {

@@ -6,14 +6,14 @@ import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkContext } from "../../queue/work.ts";
 import type { EventStore, FurtherEvent, Write } from "../../stores/event-store.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
-import type { WebhookCallbacks } from "../events.ts";
 import { parseRef } from "../refs.ts";
 import { CollectedTimers, callbackFor, type TimerRules } from "../timers.ts";
 import { notificationOf, timestampOf } from "./event-times.ts";
 
-export interface CallbackOptions<B extends Booking, L extends Listing, Tx> {
-  readonly client: StayhookClient<B, L>;
-  readonly on: WebhookCallbacks<B, L, Tx>;
+export interface CallbackOptions<Tx> {
+  readonly client: StayhookClient<Booking, Listing>;
+  /** The user's callbacks by type of event. */
+  readonly on: object;
   readonly rules: TimerRules;
   /** Whether each event has an account. */
   readonly hasAccounts: boolean;
@@ -40,8 +40,8 @@ interface Called<Tx> {
  * there is no callback
  * @throws the error of the callback
  */
-export async function runCallback<B extends Booking, L extends Listing, Tx>(
-  options: CallbackOptions<B, L, Tx>,
+export async function runCallback<Tx>(
+  options: CallbackOptions<Tx>,
   claim: ClaimedEvent,
   context: WorkContext,
   fields: { readonly type: string; readonly [field: string]: unknown },

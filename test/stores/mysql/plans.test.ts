@@ -19,10 +19,9 @@ describeMysql("among many events", () => {
     await store.counts();
     await store.close();
     // Two events a record: a scan of all would cost the planner far more than the index.
-    const rows = Array.from({ length: EVENTS }, (_, n) => [`id${n}`, `booking:${n % (EVENTS / 2)}`]);
     await databases.pool.query(
       `INSERT INTO ${database}.stayhook_events (id, ref, state, received_at, source, timestamp)
-      VALUES ${rows.map(([id, ref]) => `('${id}', '${ref}', 'done', 0, 'webhook', '')`).join()}`,
+      SELECT CONCAT('id', seq), CONCAT('booking:', seq MOD ${EVENTS / 2}), 'done', 0, 'webhook', '' FROM seq_1_to_${EVENTS}`,
     );
     await databases.pool.query(`ANALYZE TABLE ${database}.stayhook_events`);
   });
@@ -32,7 +31,8 @@ describeMysql("among many events", () => {
     try {
       await connection.query(`USE ${database}`);
       const [rows] = await connection.query<mysql.RowDataPacket[]>(
-        `EXPLAIN FORMAT=TRADITIONAL ${sql}`,
+        // MariaDB explains no statement with limits of its own.
+        `EXPLAIN ${sql.replace(/^\/\*M!.*?\*\//, "")}`,
         values as unknown[],
       );
       return rows.map(({ table, type, key, rows }) => ({ table, type, key, rows: Number(rows) }));
@@ -81,7 +81,8 @@ describeMysql("among many events", () => {
 
   test("a list of a record's events finds them by index", async () => {
     const { sql, values } = await listed({ ref: "booking:7" });
-    expect(await planOf(sql, values)).toEqual([
+    // EXPLAIN takes no settings.
+    expect(await planOf(sql.replace(/^\/\*.*?\*\/ /, ""), values)).toEqual([
       { table: "stayhook_events", type: "ref", key: "stayhook_events_due", rows: 2 },
     ]);
   });

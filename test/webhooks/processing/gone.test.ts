@@ -166,9 +166,12 @@ describe("a booking that was known and is gone", () => {
   });
 });
 
-test("the only known listing is gone if the platform lists another one", async () => {
+test("the only known listing is not gone because the platform lists one of somebody, but by a known booking", async () => {
   const told: WebhookEvent[] = [];
-  const { platform, deliver } = handlerOf({ on: { listing: (event) => void told.push(event) } });
+  const { platform, deliver } = handlerOf({
+    on: { listing: (event) => void told.push(event) },
+    giveUpAfter: 3 * HOUR,
+  });
   platform.listing(7, "Published");
   await deliver(notificationOf({ listingId: 7 }));
   await advance(2 * MINUTE);
@@ -179,6 +182,10 @@ test("the only known listing is gone if the platform lists another one", async (
   expect(told).toHaveLength(1);
   platform.answer("listings", { status: 200, body: [{ listingId: 8, status: "Published" }] });
   await advance(HOUR);
+  expect(told).toHaveLength(1);
+  platform.booking("A1", "Confirmed", stayed);
+  await deliver(notificationOf({ bookingCode: "A1" }));
+  await advance(2 * HOUR);
   expect(told.slice(1)).toMatchObject([{ type: "listing.gone", ref: "listing:7" }]);
 });
 

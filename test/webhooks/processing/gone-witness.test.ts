@@ -1,0 +1,168 @@
+// Who vouches for it that a record is gone: a record of the same account, and never the record itself.
+import type { WebhookEvent } from "stayhook";
+import { describe, expect, test } from "vitest";
+import { advance, clientOf, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
+
+useFakeTime();
+
+const GIVE_UP = HOUR;
+const stayed = { listingId: 7, checkIn: "2026-12-09", checkOut: "2026-12-12" };
+const published = (listingId: number) => ({ listingId, status: "Published" });
+
+/** A host whose bookings, all in listing 7, the handler has read. */
+async function hostOf(codes: readonly string[], options: Parameters<typeof handlerOf>[0] = {}) {
+  const gone: string[] = [];
+  const fallback = ({ type, ref }: WebhookEvent) => void (type.endsWith(".gone") && gone.push(ref!));
+  const it = handlerOf({ on: { fallback }, recheckAfter: false, giveUpAfter: GIVE_UP, ...options });
+  const notify = (bookingCode: string) => it.deliver(notificationOf({ bookingCode }));
+  for (const code of codes) {
+    it.platform.booking(code, "Confirmed", stayed);
+    await notify(code);
+  }
+  await advance(1000);
+  const list = (...rows: number[]) =>
+    it.platform.answer("listings", { status: 200, body: rows.map(published) });
+  const hide = (...ids: string[]) => {
+    for (const id of ids) it.platform.answer(id, { status: 404 });
+  };
+  return { ...it, gone, notify, list, hide };
+}
+
+describe("read with the token of another account, which has listings of its own,", () => {
+  test.each([["A1"], ["A1", "A2", "A3"]])(
+    "a host with the bookings %s and %s loses none",
+    async (...codes) => {
+      const { gone, notify, list, hide, store } = await hostOf(codes);
+      hide(...codes);
+      list(98, 99);
+      for (const code of codes) await notify(code);
+      await advance(3 * GIVE_UP);
+      expect(gone).toEqual([]);
+      expect((await store.list({ state: "parked", limit: 9 })).map(({ reason }) => reason)).toEqual(
+        codes.map(() => "not-found"),
+      );
+    },
+  );
+
+  test.each([
+    ["lists the booking's listing", [98, 7], 20 * MINUTE],
+    ["lists no listing that is known", [98, 99], undefined],
+  ])("a host with one booking: if the platform %s", async (_, rows, after) => {
+    const { gone, notify, list, hide } = await hostOf(["A1"]);
+    hide("A1");
+    list(...rows);
+    await notify("A1");
+    await advance(after ?? 3 * GIVE_UP);
+    expect(gone).toEqual(after === undefined ? [] : ["booking:A1"]);
+  });
+
+  test("the listing counts that the platform sent, whatever `track` makes of it", async () => {
+    const track = {
+      booking: ({ listingId }: { listingId?: unknown }) => ({ listingId: `house ${listingId}` }),
+    };
+    const { gone, notify, list, hide } = await hostOf(["A1"], { track });
+    hide("A1");
+    list(7);
+    await notify("A1");
+    await advance(HOUR);
+    expect(gone).toEqual(["booking:A1"]);
+  });
+
+  test("other records of a listing's account vouch only if they are found", async () => {
+    const { platform, deliver, gone, list, hide, store } = await hostOf(["A1"]);
+    platform.listing(7, "Published");
+    await deliver(notificationOf({ listingId: 7 }));
+    await advance(1000);
+    hide("A1", "7");
+    list(98, 99);
+    await deliver(notificationOf({ listingId: 7 }));
+    await advance(2 * GIVE_UP);
+    expect(gone).toEqual([]);
+    expect(await store.list({ state: "parked", limit: 9 })).toMatchObject([{ ref: "listing:7" }]);
+  });
+});
+
+test("a record does not vouch for itself, also if this process has not read it", async () => {
+  const { gone, notify, list, store } = await hostOf(["A1"]);
+  // It is missing for its events, and found when others ask for it.
+  const reads: string[] = [];
+  const fetch = async (url: string) => {
+    const id = new URL(url).pathname.split("/").at(-1)!;
+    reads.push(id);
+    if (id === "listings") return Response.json([]);
+    return Response.json({ bookingCode: id, status: "Confirmed" }, { status: reads.length % 2 ? 404 : 200 });
+  };
+  const other = handlerOf({
+    store,
+    on: { fallback: ({ type }: WebhookEvent) => void gone.push(type) },
+    clientOf: () => clientOf({ fetch }),
+    recheckAfter: false,
+    maxAttempts: 1,
+    giveUpAfter: HOUR,
+  });
+  list();
+  await notify("A1");
+  other.webhooks.start();
+  await other.deliver(notificationOf({ bookingCode: "A1" }));
+  await advance(1000);
+  expect(gone).toEqual([]);
+});
+
+test("a booking that comes back between its read and that of another one is not gone", async () => {
+  for (let hidden = 1; hidden < 6; hidden += 1) {
+    const { platform, gone, notify, hide, observed, webhooks } = await hostOf(["A1", "A2"]);
+    hide("A1", "listings");
+    let reads = 0;
+    const found = { status: 200, body: { bookingCode: "A2", status: "Confirmed", ...stayed } };
+    // A2 is found once, then hidden, too. The platform is back when A2 is read again.
+    platform.answer("A2", () => {
+      reads += 1;
+      if (reads === 1) return found;
+      if (reads <= 1 + hidden) return { status: 404 };
+      platform.booking("A1", "Confirmed", stayed);
+      return found;
+    });
+    await notify("A1");
+    await advance(40 * MINUTE);
+    expect([hidden, gone]).toEqual([hidden, []]);
+    expect(observed.filter(({ kind }) => kind === "done").at(-1)).toMatchObject({
+      type: "booking.Confirmed",
+    });
+    await webhooks.close();
+  }
+});
+
+test("attempts at a known booking count in a flood of unknown ones", async () => {
+  const { platform, gone, notify, hide, deliver } = await hostOf(["A1", "A2"]);
+  platform.answer("*", { status: 404 });
+  hide("A1");
+  const flood = async () => {
+    for (let n = 0; n < 15; n += 1) await deliver(notificationOf({ bookingCode: `X${n}-${Math.random()}` }));
+  };
+  await flood();
+  await notify("A1");
+  for (let n = 0; n < 20; n += 1) {
+    await advance(MINUTE);
+    await flood();
+  }
+  await advance(MINUTE);
+  expect(gone).toEqual(["booking:A1"]);
+});
+
+test("the timer of a booking that nothing vouches for is parked, and never fires as gone", async () => {
+  const fired: string[] = [];
+  const on = {
+    "booking.gone": () => {},
+    "booking.timer.door-closes": ({ status }: { status: string }) => void fired.push(status),
+  };
+  const { webhooks, hide, list, store } = await hostOf(["A1"], { on });
+  await webhooks.timers("booking:A1").set("door-closes", new Date(Date.now() + MINUTE));
+  hide("A1");
+  list(99);
+  await advance(3 * GIVE_UP);
+  expect(fired).toEqual([]);
+  expect(await store.get("stayhook:timer:booking:A1:door-closes")).toMatchObject({
+    state: "parked",
+    reason: "not-found",
+  });
+});

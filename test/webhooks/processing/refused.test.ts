@@ -1,0 +1,142 @@
+// A known record that the platform refuses for good, because its listing was handed over to another account.
+import { type BookingEvent, stayChange, type WebhookEvent } from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
+import { expect, test } from "vitest";
+import { type Answer, advance, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
+
+useFakeTime();
+
+const DAY = 24 * HOUR;
+const stayed = { listingId: 7, checkIn: "2026-12-09", checkOut: "2026-12-12" };
+const denied = { status: 403, body: { message: "not yours" } };
+
+/** A host whose bookings A1, A2, … the handler has read. */
+async function hostOf(count: number, options: Parameters<typeof handlerOf>[0] = {}) {
+  const told: WebhookEvent[] = [];
+  const on = { fallback: (event: WebhookEvent) => void told.push(event) };
+  const it = handlerOf({ on, recheckAfter: false, ...options });
+  it.platform.answer("listings", { status: 200, body: [{ listingId: 7, status: "Published" }] });
+  it.platform.listing(7, "Published");
+  const notify = async (bookingCode: string) => {
+    await it.deliver(notificationOf({ bookingCode }));
+    await advance();
+  };
+  for (let n = 1; n <= count; n += 1) {
+    it.platform.booking(`A${n}`, "Confirmed", stayed);
+    await notify(`A${n}`);
+  }
+  const gone = () => told.filter(({ type }) => type === "booking.gone").map(({ ref }) => ref);
+  return { ...it, told, gone, notify };
+}
+
+const answers: [string, Answer][] = [
+  ["403", denied],
+  ["422", { status: 422 }],
+  ["an error in a 200", { status: 200, body: { error: "forbidden" } }],
+];
+
+test.each(answers)("%s for giveUpAfter is gone, once, and what comes back is new", async (_, answer) => {
+  const { platform, notify, gone, told, store } = await hostOf(2);
+  platform.answer("A1", answer);
+  await notify("A1");
+  await advance(HOUR);
+  expect(await store.list({ state: "parked", limit: 9 })).toMatchObject([{ reason: "denied" }]);
+  await advance(3 * DAY - 2 * HOUR);
+  expect(gone()).toEqual([]);
+  await advance(2 * HOUR);
+  expect(gone()).toEqual(["booking:A1"]);
+  const event = told.at(-1) as BookingEvent;
+  expect(event).toMatchObject({ changed: true, previous: { status: "Confirmed" }, booking: stayed });
+  expect(stayChange(event)).toMatchObject({ from: { listingId: 7 }, to: undefined });
+  await notify("A1");
+  await advance(4 * DAY);
+  expect(gone()).toHaveLength(1);
+  platform.booking("A1", "Confirmed", stayed);
+  await notify("A1");
+  expect(told.at(-1)).toMatchObject({ type: "booking.Confirmed", previous: { status: "gone" } });
+  platform.answer("A1", answer);
+  await notify("A1");
+  await advance(2 * DAY);
+  expect(gone()).toHaveLength(1);
+  await advance(2 * DAY);
+  expect(gone()).toHaveLength(2);
+});
+
+test("a door closes although only its timer reads the booking", async () => {
+  const open = new Set<string>();
+  const { platform } = await hostOf(2, {
+    on: {
+      booking: (event: BookingEvent) => {
+        const { to } = stayChange(event);
+        if (to) {
+          open.add(to.bookingCode);
+          event.timers.set("door-closes", new Date("2026-12-12T11:00:00Z"));
+        } else open.delete(event.booking.bookingCode);
+      },
+      "booking.timer.door-closes": ({ booking }) => void open.delete(booking.bookingCode),
+    },
+  });
+  platform.answer("A1", denied);
+  await advance(Date.parse("2026-12-12T12:00:00Z") - Date.now());
+  expect([...open]).toEqual(["A1"]);
+  await advance(3 * DAY);
+  expect([...open]).toEqual([]);
+});
+
+test("passes of the reconciler suffice, however often they run", async () => {
+  const { platform, gone, webhooks } = await hostOf(2);
+  const reconciler = createReconciler(webhooks);
+  platform.answer("A1", denied);
+  for (let hours = 0; hours < 80; hours += 2) {
+    await reconciler.run();
+    await advance(2 * HOUR);
+    if (hours < 70) expect(gone()).toEqual([]);
+  }
+  expect(gone()).toEqual(["booking:A1"]);
+  await advance(MINUTE);
+  expect(await reconciler.run()).toMatchObject({ failed: 0, changed: 0 });
+});
+
+test("a refusal that ends begins anew the next time", async () => {
+  const { platform, gone, notify } = await hostOf(2);
+  platform.answer("A1", denied);
+  await notify("A1");
+  await advance(2 * DAY);
+  platform.booking("A1", "Confirmed", stayed);
+  await notify("A1");
+  platform.answer("A1", denied);
+  await advance(HOUR);
+  await notify("A1");
+  await advance(2 * DAY);
+  expect(gone()).toEqual([]);
+  await advance(2 * DAY);
+  expect(gone()).toEqual(["booking:A1"]);
+});
+
+test.each([
+  ["the only booking, if its listing is refused, too", 1, ["7"], []],
+  ["the only booking, if a listing of the account is found", 1, [], ["booking:A1"]],
+  ["all bookings, although listings are found", 3, [], []],
+])("%s", async (_, count, alsoRefused, expected) => {
+  const { platform, gone, notify, deliver } = await hostOf(count);
+  await deliver(notificationOf({ listingId: 7 }));
+  await advance();
+  for (let n = 1; n <= count; n += 1) platform.answer(`A${n}`, denied);
+  for (const id of alsoRefused) platform.answer(id, denied);
+  for (let n = 1; n <= count; n += 1) await notify(`A${n}`);
+  await advance(5 * DAY);
+  await notify("A1");
+  await advance(HOUR);
+  expect(gone()).toEqual(expected);
+});
+
+test("a booking that was never known is parked as denied, and no event remembers it", async () => {
+  const { platform, notify, store, gone } = await hostOf(2);
+  platform.answer("X1", denied);
+  await notify("X1");
+  await advance(5 * DAY);
+  expect(gone()).toEqual([]);
+  expect((await store.list({ ref: "booking:X1", limit: 9 })).map(({ source }) => source)).toEqual([
+    "webhook",
+  ]);
+});
