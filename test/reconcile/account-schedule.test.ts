@@ -1,5 +1,6 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, onTestFinished, test } from "vitest";
+import type { Slots } from "../../src/async.ts";
 import { AccountList } from "../../src/reconcile/account-list.ts";
 import { checkOptions, type ReconcileObservation } from "../../src/reconcile/options.ts";
 import { Schedule } from "../../src/reconcile/schedule.ts";
@@ -11,7 +12,11 @@ useFakeTime();
 const numbered = (count: number) => Array.from({ length: count }, (_, n) => `acc${n}`);
 
 /** Starts a schedule whose passes take no time. Returns when each account had a pass, in ms since the start. */
-function scheduled(accounts: () => string[] | Promise<string[]>, store = memoryStore()) {
+function scheduled(
+  accounts: () => string[] | Promise<string[]>,
+  store = memoryStore(),
+  inSlot: Slots["run"] = (work) => work(),
+) {
   const client = new StayhookClient({ baseUrl: "http://127.0.0.1:1", accessToken: () => "t" });
   const common = { client, store, verify: false as const, on: {}, logger: () => {}, autoStart: false };
   const webhooks = createWebhookHandler({ ...common, accountFrom: { query: "account" } });
@@ -26,7 +31,7 @@ function scheduled(accounts: () => string[] | Promise<string[]>, store = memoryS
   const refused = new Set<string>();
   const schedule = new Schedule(settings, {
     list: new AccountList(settings),
-    inSlot: (work) => work(),
+    inSlot,
     pass: async (id, isDue) => {
       const account = id!;
       const report = { account, checked: 0, changed: 0, failed: 0, duration: 0 };
@@ -71,6 +76,38 @@ test("a restart repeats no pass; after a day without a process, the passes are m
   await advance(DAY / 10 + MINUTE);
   expect(late.times.size).toBe(50);
   expect([...late.times.values()].every(([time], n, all) => n === 0 || time !== all[0]![0])).toBe(true);
+});
+
+test("two machines make one pass of each account", async () => {
+  const accounts = numbered(40);
+  const shared = memoryStore();
+  const machines = [scheduled(() => accounts, shared), scheduled(() => accounts, shared)];
+  await advance(2 * DAY + HOUR);
+  for (const account of accounts) {
+    const times = machines.flatMap((machine) => machine.times.get(account) ?? []).sort((a, b) => a - b);
+    expect(times.length).toBeGreaterThanOrEqual(2);
+    for (const [n, time] of times.entries())
+      if (n > 0) expect(Math.abs(time - times[n - 1]! - DAY)).toBeLessThan(2 * MINUTE);
+  }
+});
+
+test("an account that leaves while it waits for its turn has no pass", async () => {
+  let accounts = numbered(6);
+  const waiting: (() => void)[] = [];
+  const { times } = scheduled(
+    () => accounts,
+    memoryStore(),
+    async (work) => {
+      await new Promise<void>((resolve) => waiting.push(resolve));
+      return work();
+    },
+  );
+  await advance(DAY + MINUTE);
+  expect(waiting.length).toBe(6);
+  accounts = ["acc1"];
+  for (const go of waiting) go();
+  await advance(MINUTE);
+  expect([...times.keys()]).toEqual(["acc1"]);
 });
 
 test("an account whose pass fails is tried again after 1, 5 and then every 15 minutes, and delays no other", async () => {

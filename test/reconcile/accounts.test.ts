@@ -9,6 +9,7 @@ import { createReconciler, type ReconcileObservation, type ReconcilerOptions } f
 import type { Sandbox } from "stayhook/testing";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { hashOf } from "../../src/reconcile/schedule.ts";
+import { internalsOf } from "../../src/webhooks/internals.ts";
 import { startSandbox, stores } from "./support.ts";
 
 const ids = ["a17", "b2", "c3"];
@@ -133,6 +134,38 @@ describe("run()", () => {
       incomplete: "unreachable",
       accounts: { checked: 0, failed: 3 },
     });
+  });
+
+  test("if nothing is reached, further accounts do not wait for an answer", async () => {
+    const { sandbox, webhooks, reconciler, tokens } = await scene(ids, { concurrency: 1 });
+    for (const id of ids) tokens.set(id, "revoked");
+    const breaker = internalsOf(webhooks)!.breaker!;
+    const isAllShut = vi.spyOn(breaker, "isAllShut", "get").mockReturnValue(true);
+    vi.spyOn(breaker, "waitAt").mockReturnValue(1000);
+    const asked = async () => {
+      const before = sandbox.requests.length;
+      const failed = { incomplete: "unreachable", accounts: { checked: 0, failed: 3 } };
+      expect(await reconciler.run()).toMatchObject(failed);
+      const paths = sandbox.requests.slice(before).map(({ path }) => path);
+      return paths.filter((path) => path === "/v2/listings").length;
+    };
+    expect(await asked()).toBe(1);
+    isAllShut.mockReturnValue(false);
+    expect(await asked()).toBe(3);
+  });
+
+  test("an error of the store in the pass of one account is reported, and the others have theirs", async () => {
+    const { reconciler, store, of } = await scene();
+    const getMeta = store.getMeta.bind(store);
+    let broken = ["b2"];
+    vi.spyOn(store, "getMeta").mockImplementation(async (key) => {
+      if (broken.some((id) => key.startsWith(`${id}/`))) throw new Error("disk full");
+      return getMeta(key);
+    });
+    expect((await reconciler.run()).accounts).toEqual({ checked: 2, failed: 1 });
+    expect(of("error")).toMatchObject([{ account: "b2", error: { message: "disk full" } }]);
+    broken = ids;
+    await expect(reconciler.run()).rejects.toThrow("disk full");
   });
 
   test("`accounts` may give any iterable, or a promise; an id that is not valid is reported", async () => {

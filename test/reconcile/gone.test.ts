@@ -92,6 +92,10 @@ test("a listing that the list lacks is read itself", async () => {
   await eventually(() =>
     expect(told.at(-1)).toMatchObject({ type: "listing.gone", listing: { listingId: 8 } }),
   );
+  // It is gone, so that passes no longer read it.
+  platform.reads.length = 0;
+  expect(await reconciler.run()).toMatchObject({ checked: 3, changed: 0, failed: 0 });
+  expect(platform.reads).not.toContain("8");
   rows(7, 8, 9);
   platform.listing(8, "Hidden");
   expect(await reconciler.run()).toMatchObject({ changed: 1 });
