@@ -8,13 +8,14 @@ export type { FetchHandler } from "./handlers.ts";
 
 /**
  * A listener for `http.createServer`, `http2.createServer`, Express and Connect. Answers every request, and never calls
- * `next`. The promise settles when the answer is sent, for hosts that wait for it.
+ * `next`. At run time, it returns a promise that settles when the answer is sent, for hosts that wait for it. Its type is `void`,
+ * as the type of a listener of `createServer` is, so that the lint rule `no-misused-promises` takes it.
  */
 export type NodeHandler = (
   request: IncomingMessage | Http2ServerRequest,
   response: ServerResponse | Http2ServerResponse,
   next?: unknown,
-) => Promise<void>;
+) => void;
 
 /** The request that a function of the option `account` gets. */
 export interface NodeRequest extends IncomingMessage {

@@ -61,9 +61,9 @@ export interface WebhookHandler<out E = WebhookEvent> {
   /** The type of the handler's events, for `EventOf`. Exists only in TypeScript, not at run time. */
   readonly "~event"?: E | undefined;
   /** Takes a web `Request`, for Hono, Next.js, Workers, Bun, Deno, SvelteKit, Remix and others. Never rejects. */
-  fetch(request: Request, context?: FetchContext): Promise<Response>;
+  readonly fetch: (request: Request, context?: FetchContext) => Promise<Response>;
   /** Takes a request as a plain object. The adapters for frameworks call this method. Never rejects. */
-  receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
+  readonly receive: (request: ReceiveRequest, context?: ReceiveContext) => Promise<ReceiveResult>;
   /**
    * Processes one notification now, without a store. Call `process` in the worker of your own queue. It takes a
    * notification, or an event that `forwardTo` sent, as an object or as JSON text. In the callback's event,

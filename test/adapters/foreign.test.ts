@@ -64,7 +64,7 @@ describe("the listener", () => {
     const take = toNodeHandler(webhooks);
     const settled = vi.fn();
     const { port } = await serve((request, response) => {
-      void take(request, response).then(settled);
+      void Promise.resolve<unknown>(take(request, response)).then(settled);
       if (request.url === "/gone") response.destroy();
       else response.end("mine");
     });
