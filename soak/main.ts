@@ -2,12 +2,15 @@
 // run soak -- --events 5000 --stores sqlite` makes a short endurance run. `npm run soak -- forged --groups bad,random`
 // plays some of the situations, and `--outage 60` makes their outages last 60 s. `npm run soak -- orders --triples 500
 // --stores postgres` runs all pairs and some triples of calls on one store. `npm run soak -- accounts --stores postgres
-// --groups token,429` plays some situations of one account among 300. `npm run soak -- accounts-day` plays a day of 300 accounts. `npm run soak -- tests` runs all cases of the tests that are too long for CI.
+// --groups token,429` plays some situations of one account among 300. `npm run soak -- accounts-day` plays a day of 300
+// accounts. `npm run soak -- mysql` installs MySQL beside the system, as root, and runs the tests of the store on it. `npm
+// run soak -- tests` runs all cases of the tests that are too long for CI.
 import { parseArgs } from "node:util";
 import { accounts } from "./accounts.ts";
 import { accountsDay } from "./accounts-day.ts";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
+import { mysql } from "./mysql.ts";
 import { orders } from "./orders.ts";
 import type { StoreName } from "./places.ts";
 import { print, type Row } from "./table.ts";
@@ -53,6 +56,10 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   orders: {
     title: "Two and three calls at once, in every order of their statements",
     run: () => orders(stores, values.triples ? Number(values.triples) : undefined),
+  },
+  mysql: {
+    title: "The tests of mysqlStore on MySQL",
+    run: mysql,
   },
   tests: {
     title: "The tests of which CI plays some cases, with all cases",

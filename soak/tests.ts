@@ -16,12 +16,21 @@ function sampledFiles(): string[] {
 
 export async function allCases(): Promise<Row[]> {
   const files = sampledFiles();
+  const code = await runTests(files, { STAYHOOK_SOAK: "1" });
+  return [{ cells: { files: String(files.length), "exit code": String(code) }, failed: code !== 0 }];
+}
+
+/** Runs test files of the project `servers`. Resolves to the exit code. */
+export async function runTests(
+  files: readonly string[],
+  env: Readonly<Record<string, string>>,
+): Promise<number | null> {
   const args = ["node_modules/vitest/vitest.mjs", "run", "--project", "servers", ...files];
   const child = spawn(process.execPath, args, {
     stdio: "inherit",
-    env: { ...process.env, STAYHOOK_SOAK: "1" },
+    env: { ...process.env, ...env },
     cwd: join(tests, ".."),
   });
   const [code] = await once(child, "exit");
-  return [{ cells: { files: String(files.length), "exit code": String(code) }, failed: code !== 0 }];
+  return code;
 }

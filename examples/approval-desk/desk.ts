@@ -25,7 +25,7 @@ export function createTables(db: DatabaseSync): void {
   `);
 }
 
-/** Returns the deadline of a request. If several events report the same request, the earliest deadline counts. */
+/** Returns the deadline of a request. An earlier one that the table knows counts, such as one that 1.1 has told. */
 export function deadlineOf(db: DatabaseSync, bookingCode: string, decideBy: Date): Date {
   const known = db.prepare("SELECT decideBy FROM requests WHERE bookingCode = ?").get(bookingCode);
   return new Date(Math.min(decideBy.getTime(), Number(known?.decideBy ?? Number.POSITIVE_INFINITY)));

@@ -35,8 +35,6 @@ createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
 
-const DAY = 24 * 60 * 60_000;
-
 /** A line for each event that changed the table, by event id. It is printed when the change is on disk. */
 const news = new Map<string, string>();
 
@@ -46,10 +44,8 @@ const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
     "booking.Request": (event) => {
-      const { booking, receivedAt, timers } = event;
-      // The reconciler does not know when the guest asked, so the 24 hours begin when it found the request.
-      const { decideBy: told = new Date(receivedAt.getTime() + DAY) } = event;
-      const decideBy = deadlineOf(db, booking.bookingCode, told);
+      const { booking, timers } = event;
+      const decideBy = deadlineOf(db, booking.bookingCode, event.decideBy);
       for (const [index, lead] of leads.entries())
         timers.set(`reminder-${index}`, new Date(decideBy.getTime() - lead));
       event.atomically((tx) => {

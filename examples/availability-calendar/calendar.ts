@@ -125,13 +125,26 @@ export function listings(db: DatabaseSync): { readonly listingId: string; readon
     .all() as unknown as ReturnType<typeof listings>;
 }
 
+/** Whether a listing has a calendar. */
+export function isListed(db: DatabaseSync, listingId: string): boolean {
+  return listings(db).some((listing) => listing.listingId === listingId);
+}
+
 export function listingName(db: DatabaseSync, listingId: string): string | undefined {
   const row = db.prepare("SELECT name FROM listingNames WHERE listingId = ?").get(listingId);
   return row?.name as string | undefined;
 }
 
-/** Returns each pair of bookings that share a night which is not over. */
-export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[] {
+/**
+ * Returns each pair of bookings that share a night which is not over.
+ *
+ * @param until - leaves out a pair of which a booking has changed after this time, in ms since 1970
+ */
+export function doubleBookings(
+  db: DatabaseSync,
+  today: string,
+  until = Number.MAX_SAFE_INTEGER,
+): DoubleBooking[] {
   const rows = db
     .prepare(`
       SELECT one.listingId, one.bookingCode AS one, other.bookingCode AS other,
@@ -139,25 +152,30 @@ export function doubleBookings(db: DatabaseSync, today: string): DoubleBooking[]
       FROM stays one JOIN stays other ON other.listingId = one.listingId AND other.bookingCode > one.bookingCode
         AND other.blocked AND other.checkIn < one.checkOut AND other.checkOut > one.checkIn
       WHERE one.blocked AND one.checkOut > :today AND other.checkOut > :today
+        AND max(one.changedAt, other.changedAt) <= :until
       ORDER BY firstNight, one, other`)
-    .all({ today }) as unknown as (Omit<DoubleBooking, "bookings"> & { one: string; other: string })[];
+    .all({ today, until }) as unknown as (Omit<DoubleBooking, "bookings"> & { one: string; other: string })[];
   return rows.map(({ one, other, ...rest }) => ({ ...rest, bookings: [one, other] }));
 }
 
 /**
  * Reports each double booking once. Reports it again only if its nights have changed, or if it had ended and has come
  * back. If a crash prevented a report, the next call makes it.
+ *
+ * @param until - lets a double booking wait that is newer than this time, in ms since 1970
  */
 export function tellDoubleBookings(
   db: DatabaseSync,
   today: string,
   tell: (doubleBooking: DoubleBooking) => void,
+  until?: number,
 ): void {
   const known = db.prepare("SELECT doubleBooking FROM toldDoubleBookings").all();
   const told = new Set(known.map(({ doubleBooking }) => doubleBooking as string));
+  const due = new Set(doubleBookings(db, today, until).map((found) => JSON.stringify(found)));
   for (const found of doubleBookings(db, today)) {
     const text = JSON.stringify(found);
-    if (told.delete(text)) continue;
+    if (told.delete(text) || !due.has(text)) continue;
     tell(found);
     db.prepare("INSERT OR IGNORE INTO toldDoubleBookings VALUES (?)").run(text);
   }

@@ -5,7 +5,7 @@ import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { DatabaseSync } from "node:sqlite";
 import type { EventStore } from "stayhook/store";
-import { blockedStays, doubleBookings, listingName, listings } from "./calendar.ts";
+import { blockedStays, doubleBookings, isListed, listingName, listings } from "./calendar.ts";
 import { toICalendar } from "./icalendar.ts";
 import { isSame, tokenOf } from "./secret.ts";
 
@@ -34,8 +34,10 @@ export function serveCalendars({ db, store, secret }: CalendarsOptions) {
     }
     const [, listingId = "", token = ""] = /^\/calendars\/([^/]+)\/([\w-]+)\.ics$/.exec(path) ?? [];
     const id = decode(listingId);
-    // Answer an unknown listing like a wrong token, so that the answer does not reveal which listings exist.
+    // A wrong token gets the same answer for each listing, so that it does not reveal which listings exist.
     if (id === undefined || !isSame(token, tokenOf(secret, id))) response.writeHead(404).end();
+    // The token is right, so the listing was known, and the database is lost. An empty feed would free every night.
+    else if (!isListed(db, id)) response.writeHead(503, { "retry-after": "3600" }).end();
     else sendCalendar(id, request, response);
   };
 

@@ -81,7 +81,6 @@ const webhooks = createWebhookHandler({
     if (event.kind !== "done") return;
     if (news.has(event.eventId)) console.log(news.get(event.eventId));
     news.delete(event.eventId);
-    tellDoubleBookings(db, today(), tell);
   },
 });
 
@@ -98,11 +97,21 @@ function tell({ listingId, bookings, firstNight, until }: DoubleBooking): void {
   );
 }
 
+/** Reports double bookings that last. A guest who books anew, and then cancels the old booking, has two for a moment. */
+function tellOverlaps(): void {
+  try {
+    tellDoubleBookings(db, today(), tell, Date.now() - 60_000);
+  } catch (error) {
+    console.error(error); // the next call reports it
+  }
+}
+
 // Notifications get lost, and the platform sends none for some changes.
 const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
 reconciler.start();
 
-tellDoubleBookings(db, today(), tell);
+const telling = setInterval(tellOverlaps, 5_000);
+tellOverlaps();
 const secret = CALENDAR_SECRET || keptSecret(db);
 const calendars = serveCalendars({ db, store, secret });
 const hooks = toNodeHandler(webhooks);
@@ -123,6 +132,7 @@ server.listen(Number(PORT), HOST, () => {
 for (const signal of ["SIGINT", "SIGTERM"]) process.once(signal, stop);
 
 async function stop() {
+  clearInterval(telling);
   server.close();
   await reconciler.close();
   await webhooks.close(); // waits for the callbacks that run

@@ -30,7 +30,7 @@ const { HOST = "127.0.0.1", PORT = "3000", EVENTS_DB = "events.db", LISTING_ZONE
 const zones: Readonly<Record<string, string>> = JSON.parse(LISTING_ZONES);
 const store = sqliteStore(EVENTS_DB);
 
-/** Stands for the API of your lock. A repeated call does no harm. */
+/** Stands for the API of your lock. A call acts on the code of one booking, and a repeated call does no harm. */
 const lock = {
   setCode: async (listingId: number, code: string) => console.log(`code for ${code} at ${listingId}`),
   removeCode: async (listingId: number, code: string) => console.log(`no code for ${code} at ${listingId}`),
@@ -44,28 +44,29 @@ function timesOf({ listingId, checkIn, checkOut }: BookingStay) {
   return { begins: localTime(checkIn, "15:00", zone), ends: localTime(checkOut, "11:00", zone) };
 }
 
-/** Sets the timers and the code of a booking, whatever has happened to it. */
+/** Sets the code and the timers of a booking, whatever has happened to it. */
 async function sync(event: BookingEvent): Promise<void> {
-  const { to } = stayChange(event);
   event.timers.clear();
-  if (to) {
-    const { begins, ends } = timesOf(to);
-    event.timers.set("code-begins", begins, { ifPassed: "skip" });
-    event.timers.set("code-ends", ends, { ifPassed: "skip" });
-  }
   await setCode(event);
+  const { to } = stayChange(event);
+  if (!to) return;
+  const { begins, ends } = timesOf(to);
+  event.timers.set("code-begins", begins, { ifPassed: "skip" });
+  event.timers.set("code-ends", ends, { ifPassed: "skip" });
 }
 
 /** Removes the code at the listing that the guest has left. Sets the code of the stay, or removes it if it is not the time. */
 async function setCode(event: BookingEvent | BookingTimerEvent): Promise<void> {
-  const { from, to } = stayChange(event);
+  const { from, to, changed } = stayChange(event);
+  // This comes first, because the old code must go even if the new listing has no zone.
   if (from && from.listingId !== to?.listingId) await lock.removeCode(from.listingId, from.bookingCode);
   if (!to) return;
   const { begins, ends } = timesOf(to);
   // The clock of the store, which fires the timers, may be ahead of this machine's clock.
   const now = new Date(Math.max(Date.now(), event.receivedAt.getTime(), event.timer?.at.getTime() ?? 0));
   if (begins <= now && now < ends) await lock.setCode(to.listingId, to.bookingCode);
-  else await lock.removeCode(to.listingId, to.bookingCode);
+  // A stay that is first seen too early or too late has no code to remove.
+  else if (from && (changed || event.timer)) await lock.removeCode(to.listingId, to.bookingCode);
 }
 
 const webhooks = createWebhookHandler({

@@ -1,6 +1,7 @@
 // Mirrors your listings in a table. The list fills the table at the start, and events update it. Once a day the list
 // corrects the table, because some changes have no notification. A listing that is missing from the list is marked
-// (missingSince), not deleted. Read the table, `listings`, from the SQLite file of the events.
+// (missingSince), not deleted. An empty list counts only if it stays empty for a day. Read the table, `listings`, from the
+// SQLite file of the events.
 //
 //   npm install stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node main.ts
@@ -14,12 +15,13 @@ import { DatabaseSync } from "node:sqlite";
 import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
-import { keepRunning } from "./daily.ts";
+import { keepRunning, waits } from "./daily.ts";
 import {
   correct,
   createTables,
   type ListingChange,
   type MirroredListing,
+  mirroredListings,
   version,
   writeListing,
 } from "./mirror.ts";
@@ -34,6 +36,9 @@ db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
 const client = new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN });
+
+/** Since when the platform's list has been empty, although the table has listings. */
+let emptySince: number | undefined;
 
 /** Changes by event id. A change is printed when it is on disk. */
 const news = new Map<string, ListingChange>();
@@ -66,13 +71,27 @@ const webhooks = createWebhookHandler({
 async function list(): Promise<boolean> {
   const since = version(db);
   const listings = await client.listings.list();
+  const mayBeEmpty = isEmptyForLong(listings.length);
   // Look for running events after the list has arrived: a later event reads data that is newer than the list.
   const working = await store.list({ state: "processing", limit: 10_000 });
   const atWork = new Set(working.map(({ ref }) => Number(/^listing:(.*)/.exec(ref ?? "")?.[1])));
-  const { changes, open } = correct(db, { listings, since, atWork });
+  const { changes, open } = correct(db, { listings, since, atWork, mayBeEmpty });
   for (const change of changes) tell(change);
   console.log(`listed ${listings.length}, corrected ${changes.length}`);
   return open.length === 0;
+}
+
+/**
+ * Returns whether the list has been empty for a day.
+ *
+ * @throws Error if it is empty for a shorter time, although the table has listings. Then the list is read again soon
+ */
+function isEmptyForLong(length: number): boolean {
+  const known = mirroredListings(db).filter(({ missingSince }) => missingSince === null).length;
+  emptySince = length > 0 || known === 0 ? undefined : (emptySince ?? Date.now());
+  if (emptySince === undefined) return false;
+  if (Date.now() - emptySince >= waits.done) return true;
+  throw new Error(`The list is empty, although the table has ${known} listings.`);
 }
 
 function tell({ before, after }: ListingChange): void {

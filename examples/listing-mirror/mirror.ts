@@ -71,6 +71,8 @@ export interface Listed {
   readonly since: number;
   /** Listings whose events were running when the list arrived. Their reads may be older or newer than the list. */
   readonly atWork: ReadonlySet<number>;
+  /** Whether an empty list counts. Default: it changes nothing, because the platform may have lost sight of all listings. */
+  readonly mayBeEmpty?: boolean;
 }
 
 export interface Correction {
@@ -80,9 +82,14 @@ export interface Correction {
 }
 
 /** Corrects the table from the list of all listings. */
-export function correct(db: DatabaseSync, { listings, since, atWork }: Listed, now = Date.now()): Correction {
+export function correct(
+  db: DatabaseSync,
+  { listings, since, atWork, mayBeEmpty = false }: Listed,
+  now = Date.now(),
+): Correction {
   const changes: ListingChange[] = [];
   const open: number[] = [];
+  if (listings.length === 0 && !mayBeEmpty) return { changes, open };
   db.exec("BEGIN IMMEDIATE");
   try {
     const next = version(db) + 1;

@@ -5,8 +5,8 @@
 //   STAYHOOK_BASE_URL=… WEBHOOK_SECRET=… ADMIN_SECRET=… ACCOUNTS_KEY=… node main.ts
 //
 // Each secret is the output of `openssl rand -hex 32`. Also taken from the environment: PUBLIC_URL, such as
-// https://you.example/hooks, which the platform calls, DATABASE_URL, HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db)
-// and RECONCILE_EVERY (24h). Several processes may run with PostgreSQL, and one with SQLite. Your own backend calls the
+// https://you.example/hooks, which the platform calls, DATABASE_URL, HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db),
+// RECONCILE_EVERY (24h) and TIME_ZONE. Several processes may run with PostgreSQL, and one with SQLite. Your own backend calls the
 // routes, with the header `Authorization: Bearer <ADMIN_SECRET>`:
 //
 //   POST /accounts { "account": "a17", "token": "…" }     joins, or has a new token

@@ -12,6 +12,8 @@ export const hooksUrl = env.PUBLIC_URL ?? `http://127.0.0.1:${port}/hooks`;
 export const databaseUrl = env.DATABASE_URL;
 export const eventsDb = env.EVENTS_DB ?? "events.db";
 export const reconcileEvery = env.RECONCILE_EVERY ?? "24h";
+/** The zone of the listings, if the platform sends times in place of dates. */
+export const timeZone = env.TIME_ZONE;
 
 /** The key of each account's webhook URL is made from this secret. */
 export const webhookSecret = secret("WEBHOOK_SECRET");

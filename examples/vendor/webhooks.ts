@@ -4,7 +4,7 @@ import { createReconciler } from "stayhook/reconcile";
 import { accountIds, tokenOf } from "./accounts.ts";
 import { block, release } from "./calendar.ts";
 import { queryIn, store } from "./database.ts";
-import { baseUrl, hooksUrl, reconcileEvery, webhookSecret } from "./settings.ts";
+import { baseUrl, hooksUrl, reconcileEvery, timeZone, webhookSecret } from "./settings.ts";
 
 export const client = new StayhookClient({ baseUrl, accessToken: ({ account }) => tokenOf(account) });
 
@@ -13,6 +13,8 @@ export const webhooks = createWebhookHandler({
   store,
   accountFrom: { query: "account" },
   verify: sharedSecret({ query: "key", secret: webhookSecret, perAccount: true }),
+  // For accounts in several zones, keep each one's zone in its row, and return it here: (booking, { account }) => …
+  timeZone,
   on: {
     booking: (event) => {
       const { account, booking } = event;

@@ -6,10 +6,15 @@ import type { QueueOptions } from "./work.ts";
 
 /** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
+/** The longest wait for an event that is due later, ms. The wall clock may jump ahead meanwhile, as after a suspend. */
+const LONGEST_SLEEP = 30_000;
 /** The shortest wait after a claim that got no event, although the store reports a due event, ms. */
 const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
+
+/** How early a timer of the runtime may ring, ms. */
+const EARLY = 5;
 
 const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
@@ -65,7 +70,9 @@ export class Loop<Tx> {
     while (this.#started) {
       const { next } = this.#options.changes;
       try {
-        await sleep(await this.#claimDue(), next);
+        const rang = await sleep(await this.#claimDue(), next);
+        // The fake timers of node:test move timers and dates, and leave the monotonic clock.
+        if (rang && this.#dueAt > performance.now() + EARLY) this.#dueAt = NOW;
         failures = 0;
       } catch (error) {
         if (!this.#started) return;
@@ -110,19 +117,26 @@ export class Loop<Tx> {
     const dueIn = (next === undefined ? await claims.nextDue() : next.in) ?? NEVER;
     if (this.#dueAt === NOW) return;
     const wait = Math.max(dueIn, claimed === 0 ? NOTHING_AFTER_ALL : 0);
-    this.#dueAt = performance.now() + (this.#queue.store.subscribe ? wait : Math.min(wait, POLL));
+    const longest = this.#queue.store.subscribe ? LONGEST_SLEEP : POLL;
+    // If no event waits, the store calls its subscriber.
+    if (wait !== NEVER || longest === POLL) this.#dueAt = performance.now() + Math.min(wait, longest);
   }
 }
 
-/** Resolves after `ms`, or earlier when `changed` resolves. Does not keep the process alive. */
-async function sleep(ms: number | undefined, changed: Promise<void>): Promise<void> {
-  if (ms === 0) return;
+/**
+ * Resolves after `ms`, or earlier when `changed` resolves. Does not keep the process alive.
+ *
+ * @returns whether the time is over
+ */
+async function sleep(ms: number | undefined, changed: Promise<void>): Promise<boolean> {
+  if (ms === 0) return false;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const over = new Promise<void>((resolve) => {
-    if (ms !== undefined) timer = idleTimer(resolve, ms);
+  const over = new Promise<true>((resolve) => {
+    if (ms !== undefined) timer = idleTimer(() => resolve(true), ms);
   });
-  await Promise.race([over, changed]);
+  const rang = await Promise.race([over, changed]);
   clearTimeout(timer);
+  return rang === true;
 }
 
 /** Returns the shorter wait. `NEVER` and `undefined` stand for none. */

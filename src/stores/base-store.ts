@@ -4,6 +4,7 @@ import { clockOffset } from "../clock.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { checkedRestriction } from "./beginnings.ts";
+import { NoAnswerError } from "./call-errors.ts";
 import { CallGroup } from "./call-group.ts";
 import { checkedChangeFilter, checkedFilter, type EventFilter } from "./event-filter.ts";
 import { type Change, type EventState, statesOf } from "./event-states.ts";
@@ -100,7 +101,11 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   async #add(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
     let answers: readonly AddAnswer[] | undefined;
     try {
-      answers = await this.doAdd(additions);
+      answers = await this.doAdd(additions).catch((error: unknown) => {
+        // A second try is safe, because each addition has a token. A group is repeated anyway, one call at a time.
+        if (additions.length > 1 || !(error instanceof NoAnswerError)) throw error;
+        return this.doAdd(additions);
+      });
       return answers;
     } finally {
       // After an error, only the answer may have been lost. The repeated call then finds a duplicate, and would wake nobody.

@@ -17,3 +17,16 @@ export class InterruptedError extends StayhookError {
     brand(this, "InterruptedError");
   }
 }
+
+/**
+ * How long an `add` waits for the answer to a statement before its connection counts as dead, ms. A request has 10 s, which
+ * leaves time for a second try, and a statement may wait for a lock for 5 s.
+ */
+export const ANSWER_WITHIN = 6000;
+
+/** The connection of the call died, so nobody knows what the server has done. A new call gets a fresh connection. */
+export class NoAnswerError extends StayhookError {
+  static {
+    brand(this, "NoAnswerError");
+  }
+}

@@ -41,6 +41,13 @@ export function runWrites<C extends object>(connection: C, writes: SqlWrites["wr
   });
 }
 
+/** Returns the next step for an error of DNS. */
+export function networkHint(error: unknown): string {
+  return (error as { readonly code?: unknown } | null | undefined)?.code === "EAI_AGAIN"
+    ? ". DNS is not ready yet. Try again in a moment. If the error stays, check the DNS server of this machine or container"
+    : "";
+}
+
 /** Waits at most `ms` for a connection. Releases a connection that arrives later. */
 export async function connectWithin<C extends { release(): void }>(
   ms: number,

@@ -10,9 +10,9 @@ const FRESH = 1000;
 const RENEW = 500;
 /**
  * How long notifications wait for a reading, ms. Then they get through, and the next one asks the store again. Body,
- * `verify` and store share 10 s, so time must be left to record the event.
+ * `verify` and store share 10 s, and an `add` takes 6 s to notice a dead connection.
  */
-const PATIENCE = 5000;
+const PATIENCE = 3000;
 
 interface Counted {
   readonly counts: Record<EventState, number>;

@@ -51,6 +51,10 @@ describe("the mirror", () => {
     const nameless = { ...listing(2, "Hidden"), listingName: undefined as never };
     expect(list(db, [listing(1, "Published"), nameless, listing(3, "Hidden")])).toEqual([2]);
     expect(mirroredListings(db)[1]).toMatchObject({ status: "Hidden", listingName: null });
+    // An empty list counts only if it is certain.
+    expect(list(db, [])).toEqual([]);
+    const sure = { listings: [], since: version(db), atWork: new Set<number>(), mayBeEmpty: true };
+    expect(correct(newMirror(), sure).changes).toEqual([]);
     // Nothing is kept of a list that fails in the middle.
     expect(() => list(db, [listing(1, "Hidden"), listing(4, undefined as never)])).toThrow();
     expect(rows(db)).toEqual(["1 Published", "2 Hidden", "3 Hidden"]);
@@ -196,6 +200,31 @@ test("has older listings and duplicate deliveries, finds after a kill -9 what no
   const missingSince = expect.any(Number);
   expect(found.get(gone.listingId)).toMatchObject({ status: "Published", missingSince });
   expect(await second.stop()).toEqual([0, null]);
+});
+
+test("believes an empty list when it has been empty for a day", { timeout: 3 * PATIENCE }, async () => {
+  const sandbox = await platform();
+  const proxy = await between(sandbox);
+  const env = { STAYHOOK_BASE_URL: proxy.url };
+  const { listingId } = await sandbox.listings.create({ status: "Published" });
+  const first = await start({ sandbox, env });
+  await first.said("listed 1, corrected 1");
+  await first.stop();
+  proxy.change(/\/listings$/, () => []);
+  // Each minute of this process lasts a second, and so does its hour: the waits are short, and its clock is fast.
+  const fast = `const now = Date.now, start = now(), wait = setTimeout;
+    Date.now = () => start + (now() - start) * 36000;
+    globalThis.setTimeout = (run, ms, ...rest) => wait(run, Math.min(ms, 200), ...rest);`;
+  const command = [
+    process.execPath,
+    "--import",
+    `data:text/javascript,${encodeURIComponent(fast)}`,
+    "main.ts",
+  ];
+  const second = await start({ sandbox, env, directory: first.directory, command });
+  await second.said("The list is empty, although the table has 1 listings.");
+  expect(table(second).get(listingId)).toMatchObject({ missingSince: null });
+  await second.said("MISSING in the list");
 });
 
 test("lets no old event win over a list", { timeout: 2 * PATIENCE }, async () => {

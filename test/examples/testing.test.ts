@@ -41,9 +41,9 @@ describe("docs/testing.md", () => {
     expect(ran).toEqual({ passed: 4, failed: 0 });
   });
 
-  it("in Jest: callbacks, and the sandbox as a server", async () => {
+  it("in Jest: callbacks, the sandbox as a server, and fake timers", async () => {
     const ran = await report(jest, "--config", JSON.stringify({ rootDir: "testing/jest" }), "--json");
-    expect(ran).toEqual({ passed: 2, failed: 0 });
+    expect(ran).toEqual({ passed: 3, failed: 0 });
   });
 
   it("in node:test: the sandbox as a server, and its faults", async () => {

@@ -14,7 +14,8 @@ export const mysqlUrl = sharedServer(
   () => startOwnMysql(),
 );
 
-async function answers(url: string, sql: string): Promise<boolean> {
+/** Whether the server at a URL runs a statement. */
+export async function answers(url: string, sql: string): Promise<boolean> {
   try {
     const connection = await mysql.createConnection({ uri: url, connectTimeout: 5000 });
     try {

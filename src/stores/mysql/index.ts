@@ -7,7 +7,7 @@ import { loadDriver } from "../load-driver.ts";
 import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
 import type { Tables } from "../sql/sql-schema.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
-import { mysqlDriver, type OpenPool } from "./mysql-driver.ts";
+import { MysqlDriver, type OpenPool } from "./mysql-driver.ts";
 import { checkPool, sessionSettings } from "./mysql-session.ts";
 import { MysqlStore as Store } from "./mysql-store.ts";
 
@@ -42,7 +42,7 @@ export interface MysqlStore extends EventStore<PoolConnection> {
 }
 
 /**
- * Keeps events in MariaDB (10.6 or newer) or MySQL (8, not tested), for many machines. Any number of processes can
+ * Keeps events in MariaDB (10.6 or newer) or MySQL (8.4 or newer), for many machines. Any number of processes can
  * share the work on one database. Two processes never handle the same booking or listing at once. Needs the package
  * `mysql2`. The first call connects and creates the three tables.
  *
@@ -73,9 +73,9 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   };
   const connections = pool?.pool.config.connectionLimit ?? maxConnections;
   const slowAtOnce = Math.max(1, connections - 2);
-  const driver = mysqlDriver({
+  const driver = new MysqlDriver({
     pool: open,
-    isPrepared: pool === undefined,
+    isOwn: pool === undefined,
     waitsAtOnce: slowAtOnce,
     commandTimeout,
     pollInterval,
@@ -176,7 +176,7 @@ async function ownPool(uri: string, connectionLimit: number, commandTimeout: num
   );
   const pool = createPool({ uri, connectionLimit, connectTimeout: commandTimeout, charset: "utf8mb4" });
   pool.on("connection", (connection) => {
-    // This connection has the callback API. Ignore an error: MySQL 8 does not know every variable.
+    // This connection has the callback API. Ignore an error: a proxy may refuse to set a variable.
     const { query } = connection as unknown as { query(sql: string, done: () => void): void };
     for (const sql of sessionSettings(commandTimeout)) query.call(connection, sql, () => {});
   });

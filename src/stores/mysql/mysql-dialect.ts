@@ -4,7 +4,7 @@ import type { SqlDialect } from "../sql/driver.ts";
 const COUNTED = 100_000;
 
 /**
- * The dialect of MariaDB 10.6 and MySQL 8. The comment of `sqliteDialect` describes the columns.
+ * The dialect of MariaDB 10.6 and MySQL 8.4. The comment of `sqliteDialect` describes the columns.
  *
  * Key columns contain bytes, because most collations of text ignore case, accents or trailing spaces.
  */
@@ -17,6 +17,7 @@ export const mysqlDialect: SqlDialect = {
       : insert,
   forUpdate: "FOR UPDATE",
   skipLocked: "FOR UPDATE SKIP LOCKED",
+  byRef: "FORCE INDEX (PRIMARY)",
   // A local time such as NOW() is ambiguous in the hour that comes twice in autumn.
   clock: "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000 AS now",
   counts: `
@@ -75,6 +76,6 @@ export const mysqlDialect: SqlDialect = {
       INDEX stayhook_records_seen (seen_at)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,
   ],
-  // MySQL 8 has no IF NOT EXISTS for columns and indexes. The driver ignores the error of one that exists.
+  // MySQL has no IF NOT EXISTS for columns and indexes. The driver ignores the error of one that exists.
   migrations: [],
 };

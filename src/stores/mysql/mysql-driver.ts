@@ -2,15 +2,16 @@
 import { clearInterval, setInterval } from "node:timers";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Pool, PoolConnection, ResultSetHeader, RowDataPacket } from "mysql2/promise";
-import { createSlots, withTimeout } from "../../async.ts";
+import { createSlots, type Slots, withTimeout } from "../../async.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import { InterruptedError, LockedError } from "../call-errors.ts";
-import { connectWithin, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
+import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
+import { connectWithin, networkHint, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
+  type SqlNotifier,
   type SqlResult,
   type SqlStatement,
   type SqlSteps,
@@ -18,23 +19,21 @@ import {
   type TransactionOptions,
 } from "../sql/driver.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
-import { ISOLATION, limited, ownLimits, PLAIN, type PoolCheck, writeLimits } from "./mysql-session.ts";
+import { errnoOf, exists, isConflict, isFull, isLocked, isLost, SAVEPOINT_UNKNOWN } from "./mysql-errors.ts";
+import {
+  borrowedLimits,
+  ISOLATION,
+  ownLimits,
+  PLAIN,
+  type PoolCheck,
+  USER_LIMITS,
+  writeLimits,
+} from "./mysql-session.ts";
 
-const DUPLICATE_KEY = 1062;
-const LOCK_TIMEOUT = 1205;
-/**
- * The error codes of a lock timeout, of a deadlock, and of a counter of `seq` that was locked. The driver rolls the
- * transaction back and tries again.
- */
-const TRY_AGAIN = [LOCK_TIMEOUT, 1213, 1467];
-/** The error codes of a read-only server. After a failover, the old primary is read-only. */
-const READ_ONLY = [1290, 1792, 1836];
-/** The error codes of a server or user that has all the connections that it may have. */
-const TOO_MANY = [1040, 1203, 1226];
-const SAVEPOINT_UNKNOWN = 1305;
+/** How often a transaction is tried that meets other ones. */
 const TRIES = 10;
-/** The errors of a column or index that exists. An interrupted migration has made it. */
-const EXISTS = [1060, 1061];
+/** How long the driver regards a lock as held after it has met it, ms. */
+const LOCK_LASTS = 5000;
 /** The time limits of a migration, in seconds: for a statement, for another process's migration, and for a table's lock. */
 const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
 /**
@@ -43,9 +42,6 @@ const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
  */
 const PAUSE = 300;
 
-/** How long the driver regards a lock as held after it has met it, ms. */
-const LOCK_LASTS = 5000;
-
 /** A pool, and what it needs. */
 export interface OpenPool extends PoolCheck {
   readonly pool: Pool;
@@ -53,8 +49,8 @@ export interface OpenPool extends PoolCheck {
 
 export interface MysqlDriverOptions {
   readonly pool: () => Promise<OpenPool>;
-  /** Whether each connection of the pool has the {@link ISOLATION} level and the {@link ownLimits}. */
-  readonly isPrepared: boolean;
+  /** Whether the pool is the store's own, so that each connection has the {@link ISOLATION} level and {@link ownLimits}. */
+  readonly isOwn: boolean;
   /** How many transactions that have met a lock may hold a connection at once. Other calls use the remaining ones. */
   readonly waitsAtOnce: number;
   /** The timeout of a statement, and of the wait for a connection, ms. */
@@ -64,43 +60,85 @@ export interface MysqlDriverOptions {
   readonly close: () => Promise<void>;
 }
 
-export interface MysqlTransactionOptions extends TransactionOptions {
-  /** How long the transaction is tried again while others hold a lock that it needs, ms. Default: `commandTimeout`. */
-  readonly lockPatience?: number | undefined;
+/** The rows of a query, or the row counts of any other statement. */
+type QueryResult = RowDataPacket[] & ResultSetHeader;
+
+/** A connection that is lent to one job. */
+interface Session {
+  readonly connection: PoolConnection;
+  query(sql: string, values?: readonly unknown[]): Promise<QueryResult>;
 }
 
-export interface MysqlDriver extends SqlDriver {
-  transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: MysqlTransactionOptions): Promise<T>;
-}
-
-/** Returns a driver that runs the steps of `SqlStore` on a pool of `mysql2`. */
-export function mysqlDriver({
-  pool,
-  isPrepared,
-  waitsAtOnce,
-  commandTimeout,
-  pollInterval,
-  close,
-}: MysqlDriverOptions): MysqlDriver {
-  const running = new Set<Promise<unknown>>();
-  const waiting = createSlots(waitsAtOnce);
-  const limits = isPrepared ? "" : limited(commandTimeout);
-  const noWait = limited(commandTimeout, 0);
-  /** When a transaction last met a lock, on the monotonic clock. */
-  let lockedAt = Number.NEGATIVE_INFINITY;
+/** Runs the steps of `SqlStore` on a pool of `mysql2`. */
+export class MysqlDriver implements SqlDriver {
+  readonly transactional = true;
+  readonly notifier: SqlNotifier;
+  readonly #options: MysqlDriverOptions;
+  readonly #running = new Set<Promise<unknown>>();
+  readonly #waiting: Slots;
   /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
-  const prepared = new WeakSet<object>();
+  readonly #prepared = new WeakSet<object>();
+  /** How many connections have died. The network has probably dropped the connections that are older than the last death. */
+  #deaths = 0;
+  /** The value of `#deaths` when a connection was first lent. */
+  readonly #ages = new WeakMap<object, number>();
+  /** When a transaction last met a lock, on the monotonic clock. */
+  #lockedAt = Number.NEGATIVE_INFINITY;
+
+  constructor(options: MysqlDriverOptions) {
+    this.#options = options;
+    this.#waiting = createSlots(options.waitsAtOnce);
+    this.notifier = {
+      notify() {},
+      // MySQL has no notifications. Poll instead.
+      listen(wake) {
+        const timer = setInterval(wake, options.pollInterval);
+        timer.unref();
+        return () => clearInterval(timer);
+      },
+    };
+  }
+
+  transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: TransactionOptions): Promise<T> {
+    const run = (mayWait: boolean) =>
+      this.#lend(
+        (session) => this.#transact(mayWait ? session : impatient(session), steps),
+        options?.answerWithin,
+      );
+    return this.#retried(run, failing, options);
+  }
+
+  read<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    const run = (session: Session) => runAsync(steps(), (step) => execute(session, step as SqlStatement));
+    return this.#retried(() => this.#lend(run), failing);
+  }
+
+  migrate(steps: () => SqlSteps<void>, failing: string): Promise<void> {
+    const options = { pause: PAUSE, patience: Number.POSITIVE_INFINITY };
+    return this.#retried(() => this.#migrateOnce(steps), failing, options);
+  }
+
+  async close(): Promise<void> {
+    await withTimeout(CLOSE_WITHIN, Promise.allSettled(this.#running));
+    await this.#options.close();
+  }
 
   /** Waits for a connection. If there are no more, one of the pool's own becomes free. */
-  async function connect(): Promise<PoolConnection> {
-    const deadline = performance.now() + commandTimeout;
-    const { pool: from, setting } = await pool();
+  async #connect(): Promise<PoolConnection> {
+    const deadline = performance.now() + this.#options.commandTimeout;
+    const { pool, setting } = await this.#options.pool();
     for (let wait = 10; ; wait = Math.min(wait * 2, 200)) {
       try {
         const left = Math.max(1, deadline - performance.now());
-        const connection = await connectWithin(left, from.getConnection());
-        if (setting !== undefined && !prepared.has(connection.connection)) {
-          prepared.add(connection.connection);
+        const connection = await connectWithin(left, pool.getConnection());
+        const age = this.#ages.get(connection.connection) ?? this.#deaths;
+        this.#ages.set(connection.connection, age);
+        if (age < this.#deaths) {
+          connection.destroy();
+          continue;
+        }
+        if (setting !== undefined && !this.#prepared.has(connection.connection)) {
+          this.#prepared.add(connection.connection);
           await connection.query(setting).catch((error: unknown) => {
             connection.destroy();
             throw error;
@@ -114,80 +152,88 @@ export function mysqlDriver({
     }
   }
 
-  async function lend<T>(use: (connection: PoolConnection, query: Query) => Promise<T>): Promise<T> {
-    const connection = await connect();
-    let isUsable = true;
+  /** Lends a connection to `job`. A session of the user's pool has the store's limits only during the job. */
+  async #lend<T>(job: (session: Session) => Promise<T>, answerWithin = Number.POSITIVE_INFINITY): Promise<T> {
+    const { isOwn, commandTimeout } = this.#options;
+    const connection = await this.#connect();
+    const session = sessionOf(connection, Math.min(commandTimeout, answerWithin));
+    let isUsable = false;
     try {
-      return await use(connection, (sql, values = []) =>
-        connection.query<QueryResult>({ sql, values: [...values], timeout: commandTimeout, ...PLAIN }),
-      );
+      if (!isOwn) await session.query(borrowedLimits(commandTimeout));
+      const result = await job(session);
+      isUsable = true;
+      return result;
     } catch (error) {
       isUsable = !isLost(error);
-      throw error;
+      if (isUsable || error instanceof InvalidWriteError) throw error;
+      this.#deaths += 1;
+      throw new Died(error);
     } finally {
+      if (isUsable && !isOwn)
+        isUsable = await session.query(USER_LIMITS).then(
+          () => true,
+          () => false,
+        );
       // After a network error or a timeout, the connection may be in any state. Do not reuse it.
       if (isUsable) connection.release();
       else connection.destroy();
     }
   }
 
-  function writeOnce<T>(steps: () => SqlSteps<T>, prefix: string): Promise<T> {
-    return lend(async (connection, query) => {
-      if (!isPrepared) await query(`SET TRANSACTION ${ISOLATION}`);
-      await query("START TRANSACTION");
-      let hasWrites = false;
-      try {
-        const result = await runAsync(steps(), async (step) => {
-          if (!("writes" in step)) return execute(query, step, prefix);
-          hasWrites = true;
-          if (isPrepared) await query(writeLimits(commandTimeout)).catch(() => {});
-          try {
-            await runInSavepoint(connection, step);
-          } finally {
-            // Restore the limits even if a function failed, because the connection goes back into the pool.
-            if (isPrepared) await query(ownLimits(commandTimeout)).catch(() => {});
-          }
-          return { rows: [], changes: 0 };
-        });
-        await query("COMMIT");
-        return result;
-      } catch (error) {
-        if (error instanceof InvalidWriteError || (!hasWrites && isLost(error))) throw error;
-        // Only an answer to the rollback shows that the connection lives.
-        await query("ROLLBACK").catch(() => {
-          throw hasWrites ? new WritesInterrupted(error) : error;
-        });
-        throw error;
-      }
-    });
+  async #transact<T>(session: Session, steps: () => SqlSteps<T>): Promise<T> {
+    if (!this.#options.isOwn) await session.query(`SET TRANSACTION ${ISOLATION}`);
+    await session.query("START TRANSACTION");
+    let hasWrites = false;
+    try {
+      const result = await runAsync(steps(), async (step) => {
+        if (!("writes" in step)) return execute(session, step);
+        hasWrites = true;
+        await this.#runWrites(session, step);
+        return { rows: [], changes: 0 };
+      });
+      await session.query("COMMIT");
+      return result;
+    } catch (error) {
+      if (error instanceof InvalidWriteError || (!hasWrites && isLost(error))) throw error;
+      // Only an answer to the rollback shows that the connection lives.
+      await session.query("ROLLBACK").catch(() => {
+        throw hasWrites ? new WritesInterrupted(error) : error;
+      });
+      throw error;
+    }
   }
 
-  function readOnce<T>(steps: () => SqlSteps<T>): Promise<T> {
-    return lend((_, query) => runAsync(steps(), (step) => execute(query, step as SqlStatement, limits)));
+  async #runWrites({ connection, query }: Session, { writes }: SqlWrites): Promise<void> {
+    const { isOwn, commandTimeout } = this.#options;
+    await query(isOwn ? writeLimits(commandTimeout) : USER_LIMITS);
+    try {
+      await query("SAVEPOINT stayhook_writes");
+      await runWrites(connection, writes);
+      await query("RELEASE SAVEPOINT stayhook_writes").catch((cause: unknown) => {
+        throw errnoOf(cause) === SAVEPOINT_UNKNOWN ? new InvalidWriteError(ENDED, { cause }) : cause;
+      });
+    } finally {
+      // Restore the limits even if a function failed, because the connection goes back into the pool.
+      await query(isOwn ? ownLimits(commandTimeout) : borrowedLimits(commandTimeout)).catch(() => {});
+    }
   }
 
   /**
    * DDL commits by itself, so a lock of the session keeps other processes out. The session ends afterwards, and with it
    * the lock and the settings. If this process dies, the server frees the lock when the running statement has ended.
    */
-  async function migrateOnce(steps: () => SqlSteps<void>): Promise<void> {
-    const connection = await connect();
-    const query: Query = (sql, values = []) =>
-      connection.query<QueryResult>({
-        sql,
-        values: [...values],
-        timeout: MIGRATION.statement * 1000,
-        ...PLAIN,
-      });
+  async #migrateOnce(steps: () => SqlSteps<void>): Promise<void> {
+    const connection = await this.#connect();
+    const session = sessionOf(connection, MIGRATION.statement * 1000);
     try {
-      const sql = "SELECT GET_LOCK(CONCAT('stayhook ', MD5(DATABASE())), ?) AS locked";
-      const [rows] = await query(sql, [MIGRATION.other]);
-      if (Number(rows[0]?.locked) !== 1)
+      // MySQL allows 64 characters for the name, and MySQL 9 has no MD5.
+      const sql = "SELECT GET_LOCK(CONCAT('stayhook ', LEFT(SHA2(DATABASE(), 256), 40)), ?) AS locked";
+      const [row] = await session.query(sql, [MIGRATION.other]);
+      if (Number(row?.locked) !== 1)
         throw new Error(`another process has been changing the tables for ${MIGRATION.other} s`);
-      await query(`SET SESSION autocommit = 1, lock_wait_timeout = ${MIGRATION.lock}`);
-      // Only MariaDB has this variable.
-      await query(`SET SESSION max_statement_time = ${MIGRATION.statement}`).catch(() => {});
-      await runAsync(steps(), (step) => execute(query, step as SqlStatement));
+      await session.query(`SET SESSION autocommit = 1, lock_wait_timeout = ${MIGRATION.lock}`);
+      await session.query(`SET @stayhook = 0 /*M! , SESSION max_statement_time = ${MIGRATION.statement} */`);
+      await runAsync(steps(), (step) => execute(session, step as SqlStatement));
     } finally {
       connection.destroy();
     }
@@ -195,127 +241,95 @@ export function mysqlDriver({
 
   /**
    * Runs a transaction again after a conflict. While somebody holds a lock, first tries do not wait for it, and few later
-   * ones do at a time, so that one locked row leaves connections for others. With `SKIP LOCKED`, MariaDB 10.11 fails if a
-   * statement does not wait at all, so a transaction without patience always waits.
+   * ones do at a time, so that one locked row leaves connections for others.
    */
-  async function retried<T>(
-    attempt: (prefix: string) => Promise<T>,
+  async #retried<T>(
+    attempt: (mayWait: boolean) => Promise<T>,
     failing: string,
-    { pause = 0, lockPatience }: { pause?: number; lockPatience?: number | undefined } = {},
+    { pause = 0, patience }: TransactionOptions & { readonly pause?: number } = {},
   ): Promise<T> {
-    const patience = lockPatience ?? commandTimeout;
-    const startedAt = performance.now();
-    const isFast = lockPatience !== undefined && startedAt - lockedAt < LOCK_LASTS;
-    let hasMetLock = false;
+    const { commandTimeout } = this.#options;
+    const mayWait = patience === undefined || performance.now() - this.#lockedAt >= LOCK_LASTS;
+    /** When this transaction first met a lock. */
+    let metAt: number | undefined;
     for (let tries = 1; ; tries += 1) {
-      const trying = hasMetLock ? waiting.run(() => attempt(limits)) : attempt(isFast ? noWait : limits);
-      running.add(trying);
+      const trying = metAt !== undefined ? this.#waiting.run(() => attempt(true)) : attempt(mayWait);
+      this.#running.add(trying);
       try {
         return await trying;
       } catch (error) {
-        const cause = error instanceof WriteFailed ? error.cause : error;
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
-        const mayTryAgain = TRY_AGAIN.includes(errnoOf(cause) ?? 0);
-        if (errnoOf(cause) === LOCK_TIMEOUT) {
-          hasMetLock = true;
-          lockedAt = performance.now();
+        const cause = causeOf(error);
+        if (isLocked(cause)) {
+          this.#lockedAt = performance.now();
+          metAt ??= this.#lockedAt;
         }
-        if (mayTryAgain && tries < TRIES && !(hasMetLock && performance.now() - startedAt >= patience)) {
-          await sleep(pause + Math.random() * 2 ** tries);
-          continue;
-        }
-        if (error instanceof WriteFailed) throw cause;
-        if (error instanceof StayhookError || error instanceof LeaseLost) throw error;
-        const isLocked = errnoOf(cause) === LOCK_TIMEOUT;
-        const Failure =
-          error instanceof WritesInterrupted ? InterruptedError : isLocked ? LockedError : StayhookError;
-        throw new Failure(`mysqlStore: ${failing}: ${errorText(cause)}`, { cause });
+        const hasWaited = metAt !== undefined && performance.now() - metAt >= (patience ?? commandTimeout);
+        if (hasWaited || tries === TRIES || !isConflict(cause)) throw failure(failing, error);
+        await sleep(pause + Math.random() * 2 ** tries);
       } finally {
-        running.delete(trying);
+        this.#running.delete(trying);
       }
     }
   }
+}
 
+function sessionOf(connection: PoolConnection, timeout: number): Session {
   return {
-    transactional: true,
-    transaction: (steps, failing, { lockPatience } = {}) =>
-      retried((prefix) => writeOnce(steps, prefix), failing, { lockPatience }),
-    migrate: (steps, failing) =>
-      retried(() => migrateOnce(steps), failing, { pause: PAUSE, lockPatience: Number.POSITIVE_INFINITY }),
-    read: (steps, failing) => retried(() => readOnce(steps), failing),
-    notifier: {
-      notify() {},
-      // MySQL has no notifications. Poll instead.
-      listen(wake) {
-        const timer = setInterval(wake, pollInterval);
-        timer.unref();
-        return () => clearInterval(timer);
-      },
-    },
-    async close() {
-      await withTimeout(CLOSE_WITHIN, Promise.allSettled(running));
-      await close();
+    connection,
+    async query(sql, values = []) {
+      const [result] = await connection.query<QueryResult>({ sql, values: [...values], timeout, ...PLAIN });
+      return result;
     },
   };
 }
 
-/** The rows of a query, or the row counts of any other statement. */
-type QueryResult = RowDataPacket[] & ResultSetHeader;
-type Query = (sql: string, values?: readonly unknown[]) => Promise<[QueryResult, unknown]>;
+/** A session whose statements do not wait for the lock of a record. */
+function impatient({ connection, query }: Session): Session {
+  return {
+    connection,
+    query: (sql, values) => query(sql.endsWith(" FOR UPDATE") ? `${sql} NOWAIT` : sql, values),
+  };
+}
 
-/** @param prefix - the beginning of the statement that limits its time, if the session does not */
-async function execute(
-  query: Query,
-  { sql, params, query: reads }: SqlStatement,
-  prefix = "",
-): Promise<SqlResult> {
+async function execute({ query }: Session, { sql, params, query: reads }: SqlStatement): Promise<SqlResult> {
   const values = params.map((value) => (value instanceof Uint8Array ? Buffer.from(value) : value));
   try {
-    const [result] = await query(prefix + sql, values);
-    if (reads) return { rows: result, changes: 0 };
-    return { rows: [], changes: result.affectedRows };
+    const result = await query(sql, values);
+    return reads ? { rows: result, changes: 0 } : { rows: [], changes: result.affectedRows };
   } catch (error) {
-    const errno = errnoOf(error) ?? 0;
-    if (errno === DUPLICATE_KEY || EXISTS.includes(errno)) return { rows: [], changes: 0 };
+    if (exists(error)) return { rows: [], changes: 0 };
     throw error;
   }
 }
 
-async function runInSavepoint(connection: PoolConnection, { writes }: SqlWrites): Promise<void> {
-  await connection.query("SAVEPOINT stayhook_writes");
-  await runWrites(connection, writes);
-  try {
-    await connection.query("RELEASE SAVEPOINT stayhook_writes");
-  } catch (cause) {
-    if (errnoOf(cause) !== SAVEPOINT_UNKNOWN) throw cause;
-    const message =
-      "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK, and must not create or alter tables.";
-    throw new InvalidWriteError(message, { cause });
+const ENDED =
+  "A function passed to event.atomically ended the store's transaction. Such a function must not run BEGIN, COMMIT or ROLLBACK, and must not create or alter tables.";
+
+/** Returns the error of a call that `error` ended: that of the user's function, or one of the store. */
+function failure(failing: string, error: unknown): unknown {
+  const cause = causeOf(error);
+  if (error instanceof WriteFailed) return cause;
+  if (error instanceof StayhookError || error instanceof LeaseLost) return error;
+  const Failure = failureOf(error, cause);
+  return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}${networkHint(cause)}`, { cause });
+}
+
+function failureOf(error: unknown, cause: unknown): typeof StayhookError {
+  if (error instanceof Died)
+    return error.cause instanceof WritesInterrupted ? InterruptedError : NoAnswerError;
+  return isLocked(cause) ? LockedError : StayhookError;
+}
+
+/** The connection died during a job. */
+class Died extends Error {
+  constructor(cause: unknown) {
+    super("the connection died", { cause });
   }
 }
 
-function errnoOf(error: unknown): number | undefined {
-  const { errno, sqlState } = Object(error) as { readonly errno?: unknown; readonly sqlState?: unknown };
-  // An error without an SQL state comes from the socket, and its `errno` is not a code of MySQL.
-  return typeof errno === "number" && typeof sqlState === "string" ? errno : undefined;
-}
-
-/**
- * Whether no connection is free: the server allows no more, or the user's pool does not wait. `mysql2` gives the pool's
- * errors no code.
- */
-function isFull(error: unknown): boolean {
-  return (
-    TOO_MANY.includes(errnoOf(error) ?? 0) ||
-    (error instanceof Error && /^(No connections available|Queue limit reached)/.test(error.message))
-  );
-}
-
-/** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */
-function isLost(error: unknown): boolean {
-  if (error instanceof InvalidWriteError) return true;
-  if (error instanceof WriteFailed || error instanceof StayhookError || error instanceof LeaseLost)
-    return false;
-  const errno = errnoOf(error);
-  return errno === undefined || READ_ONLY.includes(errno);
+/** Returns the error that the server or a function of the user gave. */
+function causeOf(error: unknown): unknown {
+  const isOwn = [WriteFailed, WritesInterrupted, Died].some((Own) => error instanceof Own);
+  return isOwn ? causeOf((error as Error).cause) : error;
 }

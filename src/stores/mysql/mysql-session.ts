@@ -8,7 +8,7 @@ import { LONGEST_WRITES } from "../server-pool.ts";
 export const ISOLATION = "ISOLATION LEVEL READ COMMITTED";
 
 /** After this time, in seconds, MariaDB ends an idle transaction, so a frozen process cannot keep its locks. */
-export const LONGEST_IDLE = 2;
+const LONGEST_IDLE = 2;
 
 /**
  * How long a statement waits for a lock, in seconds. A group of calls then waits one by one, so that a locked row delays
@@ -16,31 +16,58 @@ export const LONGEST_IDLE = 2;
  */
 const LOCK_WAIT = 1;
 
-/** Returns SQL for the limits of a transaction, in seconds. Only MariaDB has all of these variables. */
-function limits(idle: number, statement: number, lock: number): string {
-  return `SET SESSION idle_transaction_timeout = ${idle}, max_statement_time = ${statement}, innodb_lock_wait_timeout = ${lock}`;
+/** The limits of a session. `execution` is in ms, the others are in seconds. */
+interface Limits {
+  readonly lock: number;
+  readonly table: number;
+  readonly statement: number;
+  readonly idle: number;
+  readonly execution: number;
 }
 
-/** Returns the limits of the store's own statements. */
+/** Returns a SET for each limit. Only MariaDB runs the SQL in the first comment, and only MySQL that in the second. */
+function setEach(assign: (variable: string, limit: keyof Limits) => string): string {
+  return `SET ${assign("innodb_lock_wait_timeout", "lock")}, ${assign("lock_wait_timeout", "table")}
+    /*M! , ${assign("max_statement_time", "statement")}, ${assign("idle_transaction_timeout", "idle")} */
+    /*!80000 , ${assign("max_execution_time", "execution")} */`;
+}
+
+/** The server ends a statement that nobody waits for any more. */
+function limitsOf(commandTimeout: number): Limits {
+  const seconds = secondsOf(commandTimeout);
+  return {
+    ...{ lock: LOCK_WAIT, table: seconds, statement: seconds, idle: LONGEST_IDLE },
+    execution: Math.ceil(commandTimeout),
+  };
+}
+
+function setLimits(limits: Limits): string {
+  return setEach((variable, limit) => `SESSION ${variable} = ${limits[limit]}`);
+}
+
+/** Returns the statement that gives a session the limits of the store's own statements. */
 export function ownLimits(commandTimeout: number): string {
-  return limits(LONGEST_IDLE, secondsOf(commandTimeout), LOCK_WAIT);
+  return setLimits(limitsOf(commandTimeout));
 }
 
 /** Returns the limits while the user's functions run: they may be slow between their statements, and in them. */
 export function writeLimits(commandTimeout: number): string {
   const longest = LONGEST_WRITES / 1000;
-  return limits(longest, longest, secondsOf(commandTimeout));
+  const limits = { ...limitsOf(commandTimeout), lock: secondsOf(commandTimeout), execution: LONGEST_WRITES };
+  return setLimits({ ...limits, statement: longest, idle: longest });
 }
 
-/**
- * Returns the beginning of a statement that has limits of its own: the server ends the statement when nobody waits for it
- * any more. The session keeps its settings. Only MariaDB runs the SQL in such a comment.
- *
- * @param lockWait - how long the statement waits for a lock, in seconds
- */
-export function limited(commandTimeout: number, lockWait = LOCK_WAIT): string {
-  return `/*M! SET STATEMENT max_statement_time = ${secondsOf(commandTimeout)}, innodb_lock_wait_timeout = ${lockWait} FOR */ `;
+/** Returns {@link ownLimits} for a session of the user's pool, which also notes the limits that the session has. */
+export function borrowedLimits(commandTimeout: number): string {
+  const limits = limitsOf(commandTimeout);
+  return setEach(
+    (variable, limit) =>
+      `@stayhook_${variable} = @@SESSION.${variable}, SESSION ${variable} = ${limits[limit]}`,
+  );
 }
+
+/** Gives a session of the user's pool the limits that {@link borrowedLimits} has noted. */
+export const USER_LIMITS = setEach((variable) => `SESSION ${variable} = @stayhook_${variable}`);
 
 function secondsOf(ms: number): number {
   return Math.max(1, Math.ceil(ms / 1000));
@@ -50,14 +77,12 @@ function secondsOf(ms: number): number {
 const SAFE = `SET SESSION sql_safe_updates = 0, sql_select_limit = 18446744073709551615, sql_big_selects = 1,
   sql_mode = TRIM(BOTH ',' FROM REPLACE(REPLACE(@@SESSION.sql_mode, 'EMPTY_STRING_IS_NULL', ''), ',,', ','))`;
 
-/** Returns the statements that each connection of the store's own pool runs first. Only MariaDB knows the last one. */
+/** Returns the statements that each connection of the store's own pool runs first. */
 export function sessionSettings(commandTimeout: number): readonly string[] {
   return [
     `SET SESSION TRANSACTION ${ISOLATION}`,
     SAFE,
     "SET SESSION autocommit = 1",
-    `SET SESSION innodb_lock_wait_timeout = ${LOCK_WAIT}, lock_wait_timeout = ${secondsOf(commandTimeout)}`,
-    // The server ends a statement that nobody waits for any more.
     ownLimits(commandTimeout),
   ];
 }

@@ -21,6 +21,7 @@ import {
   CONFLICTS,
   causeOf,
   hasTimedOut,
+  isFull,
   isStandby,
   isUnsupportedParameter,
   mayBeBroken,
@@ -30,7 +31,6 @@ import {
   StandbyError,
   sqlState,
   storeError,
-  TOO_MANY,
   TRANSACTION_TIMEOUT,
 } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
@@ -87,6 +87,8 @@ const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_i
 const MIGRATION = { timeout: 60_000, lockTimeout: 5000 } as const;
 /** How long the notifier does without a connection of its own if the server allows no more, ms. */
 const CROWDED = 60_000;
+/** How long a connection of the own pool may then be idle, ms. */
+const CROWDED_IDLE = 1000;
 /** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
 const TRIES = 4;
 
@@ -98,7 +100,10 @@ export class PostgresDriver implements SqlDriver {
   readonly #jobs = new Set<Promise<unknown>>();
   /** The value of `failovers` when the client was first lent. */
   readonly #since = new WeakMap<PoolClient, number>();
-  /** The number of errors from a read-only server. The store reuses no connection from before the last such error. */
+  /**
+   * How often a server was read-only, or a connection died without a word. The store reuses no connection from before the
+   * last time: it is connected to the old primary, or the network has dropped it, too.
+   */
   failovers = 0;
   /** Until then, the notifier leaves its connection to others, because the server allows no more. By the monotonic clock. */
   crowdedUntil = Number.NEGATIVE_INFINITY;
@@ -122,9 +127,15 @@ export class PostgresDriver implements SqlDriver {
   }
 
   /** Runs a statement of the hot path, and commits it. */
-  async query(failing: string, statement: Statement, values: readonly unknown[]): Promise<Row[]> {
+  async query(
+    failing: string,
+    statement: Statement,
+    values: readonly unknown[],
+    answerWithin = Number.POSITIVE_INFINITY,
+  ): Promise<Row[]> {
+    const timeout = Math.min(this.commandTimeout, answerWithin);
     const { rows } = await this.#use(failing, ({ client }) =>
-      this.#execute(client, statement.text, values, statement),
+      this.#execute(client, statement.text, values, statement, timeout),
     );
     return rows;
   }
@@ -277,8 +288,10 @@ export class PostgresDriver implements SqlDriver {
   async #use<T>(failing: string, job: (session: Session) => Promise<T>): Promise<T> {
     const { promise: ended, resolve: end } = Promise.withResolvers<void>();
     this.#jobs.add(ended);
+    let isBroken = false;
     try {
       for (let tries = 1; ; tries += 1) {
+        isBroken = false;
         const client = await this.#current();
         const prepares = this.#canPrepare;
         const session: Session = { client, isLost: false };
@@ -288,13 +301,15 @@ export class PostgresDriver implements SqlDriver {
         };
         // Without a listener for `error`, the loss of a lent connection would crash the process.
         client.on("error", onLost).on("end", onLost);
-        let isBroken = false;
         try {
           return await job(session);
         } catch (error) {
           isBroken = session.isLost || mayBeBroken(error);
-          // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
-          if (isBroken && hasTimedOut(error) && !session.isLost) await cancelStatement(client);
+          if (isBroken && hasTimedOut(error) && !session.isLost) {
+            this.failovers += 1;
+            // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
+            await cancelStatement(client);
+          }
           if (!this.#mayRepeat(error, tries, prepares)) throw error;
         } finally {
           client.release(isBroken);
@@ -303,7 +318,7 @@ export class PostgresDriver implements SqlDriver {
       }
     } catch (error) {
       if (error instanceof LeaseLost) throw error;
-      throw error instanceof WriteFailed ? error.cause : storeError(failing, error);
+      throw error instanceof WriteFailed ? error.cause : storeError(failing, error, isBroken);
     } finally {
       this.#jobs.delete(ended);
       end();
@@ -345,13 +360,19 @@ export class PostgresDriver implements SqlDriver {
           if (this.#limitsStatements) await this.#withoutLimit();
           continue;
         }
-        if (sqlState(error) !== TOO_MANY || performance.now() + wait > deadline) throw error;
-        this.crowdedUntil = performance.now() + CROWDED;
-        this.onCrowded?.();
+        if (!isFull(error) || performance.now() + wait > deadline) throw error;
+        await this.#shareConnections();
         await sleep(wait);
         wait = Math.min(wait * 2, 200);
       }
     }
+  }
+
+  /** Gives back what this process does not need, because another one may have no connection at all. */
+  async #shareConnections(): Promise<void> {
+    this.crowdedUntil = performance.now() + CROWDED;
+    this.onCrowded?.();
+    if (!this.#options.pool) (await this.#thePool()).options.idleTimeoutMillis = CROWDED_IDLE;
   }
 
   /** Opens a new pool, because PgBouncer refuses a parameter that it does not know. */

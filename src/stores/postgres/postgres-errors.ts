@@ -1,8 +1,8 @@
 // What the errors of PostgreSQL and of `pg` mean for the store.
 
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
-import { InterruptedError, LockedError } from "../call-errors.ts";
-import { WriteFailed, WritesInterrupted } from "../server-pool.ts";
+import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
+import { networkHint, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import { LeaseLost } from "../sql/sql-queue.ts";
 
 /** SQLSTATE: a lock was not available in time, because another transaction holds it. */
@@ -17,7 +17,11 @@ export const CONFLICTS = ["40001", "40P01"];
  */
 export const NOT_PREPARED = ["26000", "42P05", "0A000"];
 /** SQLSTATE: the server, the database or the role has all the connections that it may have. */
-export const TOO_MANY = "53300";
+const TOO_MANY = "53300";
+/** How PgBouncer (08P01) and Supavisor (XX000) say that they have all the connections that they may have. */
+const POOLER_FULL = /no more connections allowed|max client(s|s? connections) reached/i;
+/** How PgBouncer refuses a transaction in the mode that has none. */
+const NO_TRANSACTIONS = /statement pooling mode/;
 /** SQLSTATE of a feature that is not supported, such as a transaction that writes on a standby. */
 const NOT_SUPPORTED = "0A000";
 /** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
@@ -36,6 +40,12 @@ export class StandbyError extends Error {
   constructor(cause: unknown) {
     super(reasonOf(cause), { cause });
   }
+}
+
+/** Whether no connection is free, because the server or its pooler allows no more. */
+export function isFull(error: unknown): boolean {
+  const state = sqlState(error);
+  return state === TOO_MANY || (state !== undefined && POOLER_FULL.test((error as Error).message));
 }
 
 export function isStandby(error: unknown): boolean {
@@ -81,8 +91,12 @@ export function misuseOf(cause: unknown): InvalidWriteError | undefined {
   return message === undefined ? undefined : new InvalidWriteError(message, { cause });
 }
 
-/** Returns an error that names the failed action. Hides the connection string, which may contain a password. */
-export function storeError(failing: string, cause: unknown): unknown {
+/**
+ * Returns an error that names the failed action. Hides the connection string, which may contain a password.
+ *
+ * @param hasDied - whether the connection died during the action
+ */
+export function storeError(failing: string, cause: unknown, hasDied: boolean): unknown {
   if (cause instanceof StayhookError) return cause;
   const error = cause as { readonly code?: unknown } | null | undefined;
   // Leave out Node's error, because it contains the whole connection string.
@@ -94,20 +108,21 @@ export function storeError(failing: string, cause: unknown): unknown {
   }
   if (cause instanceof WritesInterrupted)
     return new InterruptedError(`postgresStore: ${failing}: ${reasonOf(cause.cause)}`, { cause });
-  const Failure = sqlState(cause) === LOCKED ? LockedError : StayhookError;
-  return new Failure(`postgresStore: ${failing}: ${reasonOf(cause)}${hintOf(error?.code)}`, { cause });
+  const Failure = hasDied ? NoAnswerError : sqlState(cause) === LOCKED ? LockedError : StayhookError;
+  const reason = reasonOf(cause);
+  return new Failure(`postgresStore: ${failing}: ${reason}${hintOf(error?.code, reason)}`, { cause });
 }
 
-/** Returns the next step for an error that a wrong connection string often causes. */
-function hintOf(code: unknown): string {
+/** Returns the next step for an error that a wrong connection string or pooler often causes. */
+function hintOf(code: unknown, reason: string): string {
+  if (NO_TRANSACTIONS.test(reason))
+    return ". The store needs transactions: set PgBouncer's pool_mode to transaction or session";
   if (code === "ENOTFOUND")
     return ". The name of the host is unknown. Is the host in connectionString right?";
-  if (code === "EAI_AGAIN")
-    return ". DNS is not ready yet. Try again in a moment. If the error stays, check the DNS server of this machine or container.";
   if (code === "ECONNREFUSED")
     return ". Nothing listens there. Are the host and port in connectionString right, and does PostgreSQL run?";
   if (code === "28P01" || code === "28000") return ". Are the user and password in connectionString right?";
-  return code === "3D000" ? ". Is the database's name in connectionString right?" : "";
+  return code === "3D000" ? ". Is the database's name in connectionString right?" : networkHint({ code });
 }
 
 function reasonOf(cause: unknown): string {

@@ -1,7 +1,7 @@
 import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
-import { LockedError } from "../call-errors.ts";
+import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
@@ -90,7 +90,6 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   readonly #driver: PostgresDriver;
   readonly #options: StoreOptions;
   readonly #hot: HotStatements;
-  readonly #writing: Slots;
   readonly #waiting: Slots;
   /** Claims begin their search at this due time, if they have the same `except` as the one that set it. */
   #since = { dueAt: 0, except: "" };
@@ -108,11 +107,10 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       migrationCall: (from: number, to: number) =>
         `migrationSql({ schema: ${JSON.stringify(schema)}, from: ${from}, to: ${to} })`,
     };
-    super(driver, tables, { migrates });
+    super(driver, tables, { migrates, writesAtOnce: options.writesAtOnce });
     this.#driver = driver;
     this.#options = options;
     this.#hot = hotStatements(options.schema);
-    this.#writing = createSlots(options.writesAtOnce);
     this.#waiting = createSlots(options.writesAtOnce);
   }
 
@@ -178,7 +176,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   protected override async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const values = [JSON.stringify(additions.map(additionJson)), additions.length];
     const rows = await this.#numbered(() =>
-      this.#patiently(failing.add, this.#hot.add, values, additions.length),
+      this.#patiently(failing.add, this.#hot.add, values, additions.length, ANSWER_WITHIN),
     );
     const added = new Set(rows.map(({ n }) => number(n)));
     if (added.size === additions.length) return additions.map(() => "added");
@@ -345,37 +343,20 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     yield* prepared(this.#hot.drop, refs);
   }
 
-  protected override async doRenew(
+  protected override async renewing(
     claims: readonly ClaimedEvent[],
     leaseDuration: number,
+    patience: number,
   ): Promise<string[]> {
-    const renew = async (some: readonly ClaimedEvent[], patience: number): Promise<string[]> => {
-      const leases = [
-        idsOf(some.map(({ eventId }) => eventId)),
-        some.map(keyOf),
-        some.map(({ lease }) => lease),
-      ];
-      const rows = await this.#query(failing.renew, this.#hot.renew, [
-        ...leases,
-        leaseDuration,
-        `${patience}ms`,
-      ]);
-      return rows.map(({ lease }) => text(lease));
-    };
-    try {
-      return await renew(claims, PATIENCE.together);
-    } catch (error) {
-      if (!(error instanceof LockedError)) throw error;
-    }
-    // Renew each lease alone. During a wait for one lock, the other leases could end.
-    const patience = Math.round(Math.min(PATIENCE.alone, Math.max(1, leaseDuration / 3)));
-    const alone = claims.map((claim) =>
-      renew([claim], patience).catch((error: unknown) => {
-        if (error instanceof LockedError) return [];
-        throw error;
-      }),
-    );
-    return (await Promise.all(alone)).flat();
+    const rows = await this.#query(failing.renew, this.#hot.renew, [
+      idsOf(claims.map(({ eventId }) => eventId)),
+      claims.map(keyOf),
+      claims.map(({ lease }) => lease),
+      leaseDuration,
+      // PostgreSQL takes 0 for a wait without a limit.
+      `${Math.ceil(Math.max(patience, PATIENCE.together))}ms`,
+    ]);
+    return rows.map(({ lease }) => text(lease));
   }
 
   protected override async doSettle(settlements: readonly Settlement<PoolClient>[]): Promise<Settled[]> {
@@ -429,7 +410,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
         return { held: true, more: row.more === true };
       }, failing.settle);
     try {
-      return await this.#writing.run(settle);
+      return await this.writing.run(settle);
     } catch (error) {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
@@ -471,9 +452,11 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     statement: Statement,
     values: readonly unknown[],
     calls: number,
+    answerWithin?: number,
   ): Promise<Row[]> {
     await this.ready();
-    const run = (patience: number) => this.#driver.query(what, statement, [...values, `${patience}ms`]);
+    const run = (patience: number) =>
+      this.#driver.query(what, statement, [...values, `${patience}ms`], answerWithin);
     try {
       return await run(PATIENCE.together);
     } catch (error) {

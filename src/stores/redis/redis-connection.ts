@@ -4,6 +4,7 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
+import { NoAnswerError } from "../call-errors.ts";
 import { loadDriver } from "../load-driver.ts";
 import { failed, hasCode, isNotPrimary, isReply, type NamedServer, notReachable } from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./redis-scripts.ts";
@@ -70,14 +71,21 @@ export class Connection implements NamedServer {
   }
 
   /**
+   * @param answerWithin - the longest wait for the answer, ms. {@link timeout} is the most
    * @throws NotSentError if the command was not sent
-   * @throws StayhookError if the script failed, or if no answer came. Without an answer, Redis may have run the script
+   * @throws NoAnswerError if no answer came. Redis may have run the script
+   * @throws StayhookError if the script failed
    */
-  async run(name: ScriptName, args: readonly string[]): Promise<unknown> {
+  async run(
+    name: ScriptName,
+    args: readonly string[],
+    answerWithin = Number.POSITIVE_INFINITY,
+  ): Promise<unknown> {
     const start = performance.now();
     const client = await this.ready();
+    const until = start + Math.min(this.timeout, answerWithin);
     try {
-      return await this.#inTime(client, start, this.#evaluate(client, name, args));
+      return await this.#inTime(client, { start, until }, this.#evaluate(client, name, args));
     } catch (error) {
       if (isNotPrimary(error)) this.#movedAway();
       throw failed(this, error);
@@ -195,7 +203,11 @@ export class Connection implements NamedServer {
   }
 
   /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
-  #inTime(client: RedisClient, start: number, answer: Promise<unknown>): Promise<unknown> {
+  #inTime(
+    client: RedisClient,
+    { start, until }: { readonly start: number; readonly until: number },
+    answer: Promise<unknown>,
+  ): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
         clearTimeout(timer);
@@ -203,9 +215,8 @@ export class Connection implements NamedServer {
       };
       const late = (): void => {
         stop();
-        reject(
-          new StayhookError(`redisStore (${this.name}): Redis did not answer within ${this.timeout} ms`),
-        );
+        const within = Math.round(until - start);
+        reject(new NoAnswerError(`redisStore (${this.name}): Redis did not answer within ${within} ms`));
         this.#gaveUp(client, start);
       };
       // Reject as soon as the connection is lost. Otherwise a user's client could send the command a second time, and
@@ -213,9 +224,10 @@ export class Connection implements NamedServer {
       const lost = (signal: Signal): void => {
         if (signal === "ready") return;
         stop();
-        reject(new Error("the connection was lost before the answer came"));
+        const lost = "the call failed: the connection was lost before the answer came";
+        reject(new NoAnswerError(`redisStore (${this.name}): ${lost}`));
       };
-      const timer = setTimeout(late, Math.max(0, start + this.timeout - performance.now()));
+      const timer = setTimeout(late, Math.max(0, until - performance.now()));
       this.#listeners.add(lost);
       answer.finally(stop).then(resolve, reject);
     });

@@ -1,4 +1,5 @@
 import { StayhookError } from "../../errors.ts";
+import { networkHint } from "../server-pool.ts";
 
 /** The server of a store, as its errors name it. */
 export interface NamedServer {
@@ -32,7 +33,7 @@ const NOT_PRIMARY = ["READONLY", "MASTERDOWN", "LOADING"];
 export class NotSentError extends StayhookError {}
 
 export function notReachable(server: NamedServer, within: number, cause: unknown): NotSentError {
-  const last = cause === undefined ? "" : `: ${explain(cause, server.secrets)}`;
+  const last = cause === undefined ? "" : `: ${explain(cause, server.secrets)}${networkHint(cause)}`;
   return new NotSentError(
     `redisStore (${server.name}): Redis could not be reached within ${within} ms${last}`,
     causeOf(cause, server.secrets),

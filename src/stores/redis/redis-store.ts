@@ -4,6 +4,7 @@ import { withTimeout } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
 import type { Restriction } from "../beginnings.ts";
+import { ANSWER_WITHIN } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
@@ -146,7 +147,7 @@ export class RedisStore extends RecordStore {
   }
 
   protected async doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
-    return (await this.#run("add", additions.map(toAdd))) as AddAnswer[];
+    return (await this.#run("add", additions.map(toAdd), ANSWER_WITHIN)) as AddAnswer[];
   }
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
@@ -339,16 +340,16 @@ export class RedisStore extends RecordStore {
     this.#connection.close();
   }
 
-  #run(name: ScriptName, input: object = {}): Promise<unknown> {
-    const running = this.#runStarted(name, input);
+  #run(name: ScriptName, input: object = {}, answerWithin?: number): Promise<unknown> {
+    const running = this.#runStarted(name, input, answerWithin);
     this.#running.add(running);
     return running.finally(() => this.#running.delete(running));
   }
 
-  async #runStarted(name: ScriptName, input: object): Promise<unknown> {
+  async #runStarted(name: ScriptName, input: object, answerWithin?: number): Promise<unknown> {
     await this.#start();
     try {
-      return await this.#connection.run(name, this.#argsOf(input));
+      return await this.#connection.run(name, this.#argsOf(input), answerWithin);
     } catch (error) {
       // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
       if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.connections)

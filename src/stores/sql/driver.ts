@@ -42,6 +42,10 @@ export interface TransactionOptions {
    * the database share a machine. True for claims and renewals: the events are claimed again.
    */
   readonly mayBeLost?: boolean | undefined;
+  /** How long the transaction is tried again while others hold a lock that it needs, ms. Default: the driver's. */
+  readonly patience?: number | undefined;
+  /** How long the server may take to answer a statement, ms. Default: the driver's, which is also the most. */
+  readonly answerWithin?: number | undefined;
 }
 
 /**
@@ -123,6 +127,11 @@ export interface SqlDialect {
   readonly forUpdate?: string | undefined;
   /** The clause that makes a `SELECT` lock its rows and skip locked rows: `FOR UPDATE SKIP LOCKED`. Default: none. */
   readonly skipLocked?: string | undefined;
+  /**
+   * A hint behind the name of the table `stayhook_records`, if the database needs one to find a list of refs by the primary
+   * key: a scan of all rows would wait for those that others have locked. Default: none.
+   */
+  readonly byRef?: string | undefined;
   /** Returns the placeholder of a parameter, such as `$1`. The first number is 1. Default: `?`. */
   placeholder?(number: number): string;
   /** A query for the database's time, epoch ms. Its column is `now`. Default: the clock of this process. */

@@ -14,7 +14,7 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
-import { expire, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
+import { expire, isFree, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
 import {
   claimOf,
   contentOf,
@@ -45,11 +45,16 @@ export function* add(operation: Operation, additions: readonly Addition[]): SqlS
   const inOrder = additions.map((addition, index) => ({ addition, index, key: keyOf(addition.event) }));
   // Two transactions that lock records in different orders would deadlock.
   inOrder.sort((a, b) => (a.key < b.key ? -1 : 1));
-  for (const { addition, index } of inOrder) answers[index] = yield* addOne(operation, addition);
+  const locked = yield* lockAll(
+    operation,
+    inOrder.map(({ key }) => key),
+  );
+  for (const { addition, index } of inOrder) answers[index] = yield* addOne(operation, addition, locked);
   return answers;
 }
 
-export function* addOne(operation: Operation, addition: Addition): SqlSteps<AddAnswer> {
+/** @param locked - the rows of records that {@link lockAll} has locked */
+function* addOne(operation: Operation, addition: Addition, locked: Map<string, SqlRow>): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
   const { event } = addition;
   const dueAt = dueTime(addition, now);
@@ -57,15 +62,15 @@ export function* addOne(operation: Operation, addition: Addition): SqlSteps<AddA
   const key = keyOf(event);
   const values = [id, key, stateOfNew(addition), dueAt, now, ...contentOf(event), addition.token ?? null];
   if ((yield* change(sql.insertEvent, ...values)) > 0) {
-    yield* becomeDue(operation, key, dueAt);
+    yield* becomeDue(operation, key, dueAt, locked);
     return "added";
   }
   const [known] = yield* select(sql.eventById, id);
   // Another transaction may have deleted the event meanwhile.
-  if (known === undefined) return yield* addOne(operation, addition);
+  if (known === undefined) return yield* addOne(operation, addition, locked);
   const answer = knownAnswer(addition, known);
   return answer === "duplicate" && addition.replace !== undefined
-    ? yield* replace(operation, addition)
+    ? yield* replace(operation, addition, locked)
     : answer;
 }
 
@@ -77,7 +82,11 @@ export function knownAnswer({ event, token }: Addition, known: SqlRow): "added" 
 }
 
 /** Lets an event take the place of the event with its id, if the rules of `replace` allow it. */
-function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer> {
+function* replace(
+  operation: Operation,
+  addition: Addition,
+  locked: Map<string, SqlRow>,
+): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
   const { event } = addition;
   const newDueAt = dueTime(addition, now);
@@ -85,30 +94,40 @@ function* replace(operation: Operation, addition: Addition): SqlSteps<AddAnswer>
   const record = yield* lock(operation, key);
   // Read the event again, because it may have changed before the record was locked.
   const [known] = yield* select(sql.eventById, toId(event.eventId));
-  if (known === undefined) return yield* addOne(operation, addition);
+  if (known === undefined) return yield* addOne(operation, addition, locked);
   const { state, timestamp, dueAt } = storedEventOf(known);
   const isReplaced = replaces(addition, { ref: event.ref, timestamp }, state);
   if (state === "processing" && dueAt!.getTime() > now)
     return isReplaced || addition.replace === "ended" ? "busy" : "duplicate";
   if (!isReplaced) return "duplicate";
-  if (state === "processing") yield* expire(operation, record);
+  if (state === "processing" && !(yield* expire(operation, record))) return "busy";
   const values = [stateOfNew(addition), newDueAt, now, ...contentOf(event), number(known.seq)];
   // A prune deletes ended events without the lock.
-  if ((yield* change(sql.replaceEvent, ...values)) === 0) return yield* addOne(operation, addition);
-  yield* becomeDue(operation, key, newDueAt);
+  if ((yield* change(sql.replaceEvent, ...values)) === 0) return yield* addOne(operation, addition, locked);
+  locked.delete(key);
+  yield* becomeDue(operation, key, newDueAt, locked);
   return "added";
 }
 
 /** Makes a record due at `dueAt`, or earlier. During a lease, a due time below its end tells `settle` of the event. */
-function* becomeDue(operation: Operation, key: string, dueAt: number): SqlSteps<void> {
+function* becomeDue(
+  operation: Operation,
+  key: string,
+  dueAt: number,
+  locked: Map<string, SqlRow>,
+): SqlSteps<void> {
   const { sql } = operation;
-  if ((yield* change(sql.insertDueRecord, key, dueAt)) > 0) return;
-  const record = yield* lock(operation, key);
-  const due = Math.min(dueAt, (numberOrNull(record.lease_end) ?? Number.POSITIVE_INFINITY) - 1);
-  const known = numberOrNull(record.due_at);
-  if (known === null || known > due) yield* change(sql.setDue, due, key);
+  const known = locked.get(key);
+  if (known === undefined && (yield* change(sql.insertDueRecord, key, dueAt)) > 0) return;
+  const record = known ?? (yield* lock(operation, key));
+  const leaseEnd = numberOrNull(record.lease_end);
+  const due = Math.min(dueAt, (leaseEnd ?? Number.POSITIVE_INFINITY) - 1);
+  const before = numberOrNull(record.due_at) ?? Number.POSITIVE_INFINITY;
   // In Galera, an `add` on one node and a `settle` on another conflict only if both write the record.
-  else if (numberOrNull(record.lease_end) !== null) yield* change(sql.setDue, known - 1, key);
+  const next = before > due ? due : leaseEnd === null ? before : before - 1;
+  if (next < before) yield* change(sql.setDue, next, key);
+  // Other additions of this transaction may have the same record.
+  locked.set(key, { ...record, due_at: next });
 }
 
 export function* nextDueAt(untimed: Untimed, restriction: Restriction): SqlSteps<number | null> {
@@ -134,7 +153,7 @@ export function* noneDue(
 
 /** @param since - the due time at which a claim with `except` or `only` begins to look */
 export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): SqlSteps<Timed<ClaimResult>> {
-  const { sql, now } = operation;
+  const { now } = operation;
   const claimed: Claimed[] = [];
   if (call.eventId !== undefined) {
     const only = yield* claimById(operation, call, call.eventId);
@@ -147,16 +166,34 @@ export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): 
     const room = limit - claimed.length;
     const records = yield* select(claimable, now, now, ...params, room);
     for (const record of records) {
-      yield* expire(operation, record);
-      const key = text(record.ref);
-      const [event] = yield* select(sql.firstDue, key, now);
-      if (event !== undefined) claimed.push(yield* leaseOf(operation, record, event, call, claimed.length));
-      else yield* endLease(operation, key, 0);
+      const first = yield* claimFirst(operation, record, call, claimed.length);
+      if (first !== undefined) claimed.push(first);
     }
     isLast = records.length < room;
   }
   if (claimed.length >= limit) return { now, result: { claimed } };
   return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call) } };
+}
+
+/** How long a record waits if one of its events is locked by a session of somebody else, ms. */
+const LOCKED_FOR = 1000;
+
+/** Claims the first due event of a locked record. */
+function* claimFirst(
+  operation: Operation,
+  record: SqlRow,
+  call: ClaimCall,
+  n: number,
+): SqlSteps<Claimed | undefined> {
+  const { sql, now } = operation;
+  const key = text(record.ref);
+  const hasExpired = yield* expire(operation, record);
+  const [event] = yield* select(sql.firstDue, key, now);
+  if (event === undefined) yield* endLease(operation, key, 0);
+  else if (!hasExpired || !(yield* isFree(operation, event)))
+    yield* change(sql.setDue, now + LOCKED_FOR, key);
+  else return yield* leaseOf(operation, record, event, call, n);
+  return undefined;
 }
 
 function* claimById(operation: Operation, call: ClaimCall, eventId: string): SqlSteps<Claimed | undefined> {
@@ -171,7 +208,7 @@ function* claimById(operation: Operation, call: ClaimCall, eventId: string): Sql
   const [event] = yield* select(sql.eventById, id);
   const dueAt = event === undefined ? null : numberOrNull(event.due_at);
   if (dueAt === null || dueAt > now) return undefined;
-  yield* expire(operation, record);
+  if (!(yield* expire(operation, record))) return undefined;
   // Read the event again, because it may have a `lost` entry now.
   return yield* leaseOf(operation, record, (yield* select(sql.eventById, id))[0]!, call, 0);
 }
@@ -223,13 +260,17 @@ export function* settle(
     keyOf(claim),
     ...additions.map(({ event }) => keyOf(event)),
   ]);
-  yield* lockAll(operation, [...new Set(keys)]);
+  const locked = yield* lockAll(operation, keys);
   const settled: Settled[] = [];
-  for (const settlement of settlements) settled.push(yield* settleOne(operation, settlement));
+  for (const settlement of settlements) settled.push(yield* settleOne(operation, settlement, locked));
   return settled;
 }
 
-function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSteps<Settled> {
+function* settleOne(
+  operation: Operation,
+  settlement: Settlement<never>,
+  locked: Map<string, SqlRow>,
+): SqlSteps<Settled> {
   const { sql, now } = operation;
   const { claim, change: ended, delay, remove, additions } = settlement;
   const held = yield* heldBy(operation, claim);
@@ -243,18 +284,19 @@ function* settleOne(operation: Operation, settlement: Settlement<never>): SqlSte
   if (ended.event !== undefined)
     yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(held.seq));
   if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
-  for (const addition of additions) yield* addOne(operation, addition);
+  for (const addition of additions) yield* addOne(operation, addition, locked);
   if (settlement.record !== undefined) {
     const { snapshot, changed } = settlement.record;
     const hasSnapshot = number(held.has_snapshot) === 1;
     const sequence = !hasSnapshot ? 1 : number(held.sequence) + (changed ? 1 : 0);
     yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, now, key);
   }
+  locked.delete(key);
   return { held: true, more: yield* endLease(operation, key, now) };
 }
 
 /** Returns the values of `endEvent`. */
-export function endValues(change: EventChange, now: number) {
+function endValues(change: EventChange, now: number) {
   const {
     state,
     dueIn,
@@ -289,7 +331,7 @@ export function endValues(change: EventChange, now: number) {
  *
  * @returns whether the record has more events that are due now or later
  */
-export function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
+function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
   const dueAt = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
   yield* change(sql.endLease, dueAt === null ? null : Math.max(from, dueAt), key);
   if (dueAt === null) yield* change(sql.deleteRecord, key);
@@ -297,7 +339,7 @@ export function* endLease({ sql }: Operation, key: string, from: number): SqlSte
 }
 
 /** Reads a claim's record and event. Returns `undefined` if the claim's lease is lost, or has ended the attempt. */
-export function* heldBy({ sql }: Untimed, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
+function* heldBy({ sql }: Untimed, claim: ClaimedEvent): SqlSteps<SqlRow | undefined> {
   const [held] = yield* select(sql.held, toId(claim.eventId), keyOf(claim), claim.lease);
   return held;
 }

@@ -24,10 +24,22 @@ export function lists<T extends SqlValue>(values: readonly T[]): T[][] {
   return found;
 }
 
-/** Locks the rows of records in one order, so that no two transactions wait for each other. */
-export function* lockAll({ sql, dialect }: Untimed, refs: readonly string[]): SqlSteps<void> {
-  if (dialect.forUpdate === undefined) return;
-  for (const list of lists(refs.toSorted())) yield* select(sql.lockRecords, ...list);
+/**
+ * Locks the rows of records in one order, so that no two transactions wait for each other.
+ *
+ * @returns the rows by their refs. They are empty if the database has no row locks
+ */
+export function* lockAll({ sql, dialect }: Untimed, refs: readonly string[]): SqlSteps<Map<string, SqlRow>> {
+  const rows = new Map<string, SqlRow>();
+  if (dialect.forUpdate === undefined) return rows;
+  for (const list of lists([...new Set(refs)].sort()))
+    for (const row of yield* select(sql.lockRecords, ...list)) rows.set(text(row.ref), row);
+  return rows;
+}
+
+/** Whether nobody else holds the row of an event. A session of somebody else may hold it for long. Locks the row. */
+export function* isFree({ sql, dialect }: Untimed, { seq }: SqlRow): SqlSteps<boolean> {
+  return dialect.skipLocked === undefined || (yield* select(sql.lockEvent, number(seq))).length > 0;
 }
 
 /** Returns the database's time, epoch ms. */
@@ -62,17 +74,24 @@ export function* lock({ sql }: Operation, key: string): SqlSteps<SqlRow> {
   return row;
 }
 
-/** If the lease of a locked record has ended, gives its event a `lost` entry, and lets the event wait again. */
-export function* expire({ sql, now }: Operation, record: SqlRow): SqlSteps<void> {
+/**
+ * If the lease of a locked record has ended, gives its event a `lost` entry, and lets the event wait again.
+ *
+ * @returns `false` if somebody else holds the row of the event
+ */
+export function* expire(operation: Operation, record: SqlRow): SqlSteps<boolean> {
+  const { sql, now } = operation;
   const end = numberOrNull(record.lease_end);
-  if (end === null || end > now) return;
+  if (end === null || end > now) return true;
   const key = text(record.ref);
   for (const row of yield* select(sql.processingOf, key)) {
+    if (!(yield* isFree(operation, row))) return false;
     const before = { history: historyOf(row), worker: workerOf(row) };
     const history = lostHistory(before, number(row.claimed_at), number(row.due_at));
     yield* change(sql.loseEvent, toHistory(history), number(row.seq));
   }
   yield* change(sql.endLease, number(record.due_at), key);
+  return true;
 }
 
 /** Deletes events of a record. Skips done events but timers, an event that is being processed, and the event `kept`. */

@@ -28,7 +28,8 @@ const insertInto = (columns: string) =>
 
 /** Returns the store's statements in the SQL of a dialect. */
 export function statementsOf(dialect: SqlDialect) {
-  const { forUpdate = "" } = dialect;
+  const { forUpdate = "", skipLocked = "", byRef = "" } = dialect;
+  const lockedRecords = `FROM stayhook_records ${byRef} WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`;
   // Bind the method, because a dialect may be an instance of a class.
   const insertIgnore = (insert: string) => dialect.insertIgnore(insert);
   const statements = {
@@ -53,8 +54,8 @@ export function statementsOf(dialect: SqlDialect) {
     insertRecord: insertIgnore("INSERT INTO stayhook_records (ref) VALUES (?)"),
     insertRecords: insertIgnore(`INSERT INTO stayhook_records (ref) VALUES ${ROWS}`),
     deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
-    lockRecords: `SELECT ref FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
-    loadRecords: `SELECT * FROM stayhook_records WHERE ref ${IN_LIST} ORDER BY ref ${forUpdate}`,
+    lockRecords: `SELECT ref, due_at, lease_end ${lockedRecords}`,
+    loadRecords: `SELECT * ${lockedRecords}`,
     dueRecords: "SELECT ref FROM stayhook_records WHERE ref > ? AND due_at IS NOT NULL ORDER BY ref LIMIT ?",
     oldSnapshots: `
       SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL AND seen_at <= ? AND due_at IS NULL AND lease_end IS NULL
@@ -105,6 +106,7 @@ export function statementsOf(dialect: SqlDialect) {
     ...searchesOf(dialect, ""),
     firstDue: `
       SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, seq LIMIT 1`,
+    lockEvent: `SELECT seq FROM stayhook_events WHERE seq = ? ${skipLocked}`,
     firstDueAt: "SELECT min(due_at) AS at FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL",
     processingOf:
       "SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND state = 'processing'",

@@ -1,4 +1,6 @@
+import { createSlots, type Slots } from "../../async.ts";
 import type { Restriction } from "../beginnings.ts";
+import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
@@ -73,6 +75,13 @@ import { type Statements, statementsOf } from "./sql-statements.ts";
 /** The number of records that one step of a change takes. Longer steps delay notifications. */
 const SLICE = 500;
 
+/** How long a transaction of one call waits for a lock, ms. The calls of a group do not wait, so that each waits alone. */
+const PATIENCE = 5000;
+
+function patienceOf(calls: number): number {
+  return calls > 1 ? 0 : PATIENCE;
+}
+
 /** What failed, for error messages. */
 export const failing = {
   add: "the event could not be recorded",
@@ -102,13 +111,15 @@ export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): Ev
 
 /**
  * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
- * one statement after the other for each event. A store on a database server overrides them with statements for groups.
+ * one statement after the other for each event. `PgStore` overrides them with statements for groups.
  */
 export class SqlStore<Tx> extends RecordStore<Tx> {
   declare readonly transactional?: true;
   protected readonly driver: SqlDriver;
   protected readonly dialect: SqlDialect;
   protected readonly tables: Tables;
+  /** Limits the settles with the user's writes. */
+  protected readonly writing: Slots;
   /** Whether the store creates and upgrades its tables. */
   readonly #migrates: boolean;
   protected readonly sql: Statements;
@@ -117,9 +128,17 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   /** Whether the tables are known to be up to date. */
   protected isReady: boolean;
 
-  /** @param options.isReady - `true` if the driver has already created the tables */
-  constructor(driver: SqlDriver, tables: Tables, { migrates = true, isReady = false } = {}) {
+  /**
+   * @param options.isReady - `true` if the driver has already created the tables
+   * @param options.writesAtOnce - how many settles with the user's writes may hold a connection at once
+   */
+  constructor(
+    driver: SqlDriver,
+    tables: Tables,
+    { migrates = true, isReady = false, writesAtOnce = Number.POSITIVE_INFINITY } = {},
+  ) {
     super();
+    this.writing = createSlots(writesAtOnce);
     this.driver = driver;
     this.tables = tables;
     this.dialect = tables.dialect;
@@ -130,45 +149,63 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
-    return this.write(failing.add, (operation) => add(operation, additions));
+    const options = { patience: patienceOf(additions.length), answerWithin: ANSWER_WITHIN };
+    return this.write(failing.add, (operation) => add(operation, additions), options);
   }
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
     const { now, result, since } = await this.read((operation) => noneDue(operation, call));
     if (result !== undefined) return { now, result };
-    const { claiming } = this;
     const steps = function* (untimed: Untimed) {
       // The database's time is a moment old, so that the leases end no later than the caller expects.
       const time = untimed.dialect.clock === undefined ? Date.now() : now;
-      const timed = yield* claiming({ ...untimed, now: time }, call, since);
+      const timed = yield* claimEvents({ ...untimed, now: time }, call, since);
       call.claimed = timed.result.claimed;
       return timed;
     };
     return this.writeUntimed(failing.claim, steps, { mayBeLost: true });
   }
 
-  /** The steps of `doClaim`. */
-  protected readonly claiming: typeof claimEvents = claimEvents;
+  protected async doRenew(
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+  ): Promise<readonly string[]> {
+    const patience = Math.min(patienceOf(claims.length), leaseDuration / 3);
+    try {
+      return await this.renewing(claims, leaseDuration, patience);
+    } catch (error) {
+      if (!(error instanceof LockedError)) throw error;
+      if (claims.length === 1) return [];
+    }
+    // Renew each lease alone. During a wait for one lock, the other leases could end.
+    return (await Promise.all(claims.map((claim) => this.doRenew([claim], leaseDuration)))).flat();
+  }
 
-  protected doRenew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<readonly string[]> {
+  /** Renews leases in one transaction, which waits for locks for `patience` ms. */
+  protected renewing(
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+    patience: number,
+  ): Promise<readonly string[]> {
     const steps = (operation: Operation) => renew(operation, claims, leaseDuration);
-    return this.write(failing.renew, steps, { mayBeLost: true });
+    return this.write(failing.renew, steps, { mayBeLost: true, patience });
   }
 
   protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<readonly Settled[]> {
+    const hasWrites = settlements.some(({ writes }) => writes.length > 0);
+    // The user's writes may wait for locks of the user, and go on after them.
+    const options = hasWrites ? {} : { patience: patienceOf(settlements.length) };
+    const steps = (operation: Operation) => settle(operation, settlements);
+    const run = () => this.write(failing.settle, steps, options);
     try {
-      return await this.settling(settlements);
+      // The user's writes may be slow. Leave connections for adds, claims and renewals.
+      return await (hasWrites ? this.writing.run(run) : run());
     } catch (error) {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
       return [await this.read((operation) => alreadySettled(operation, settlements[0]!.claim))];
     }
-  }
-
-  /** Ends attempts in one transaction. If its steps throw {@link LeaseLost}, the writes are rolled back. */
-  protected settling(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
-    return this.write(failing.settle, (operation) => settle(operation, settlements));
   }
 
   protected async doSetBack(): Promise<void> {
@@ -415,10 +452,16 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     if (isUsable(this.tables, version, migrates)) return;
     const { driver, tables } = this;
     const run = driver.migrate ?? driver.transaction;
+    let hasBegun = false;
+    const steps = function* () {
+      hasBegun = true;
+      yield* migrate(tables);
+    };
     try {
-      await run.call(driver, () => migrate(tables), failedMigration(version));
+      await run.call(driver, steps, failedMigration(version));
     } catch (error) {
-      throw withAdvice(error, tables, version);
+      // Without a transaction, neither a right nor the time is what the store lacks.
+      throw hasBegun ? withAdvice(error, tables, version) : error;
     }
   }
 }

@@ -181,11 +181,11 @@ describeEvery(
   },
 );
 
-describe("a constraint that is checked at COMMIT", () => {
-  // MySQL and MariaDB have no deferred constraints.
-  describeEvery(
-    ({ isTransactional, name }) => isTransactional && name !== "MySQL",
-    (kind) => {
+// MySQL and MariaDB have no deferred constraints.
+describeEvery(
+  ({ isTransactional, name }) => isTransactional && name !== "MySQL",
+  (kind) => {
+    describe("a constraint that is checked at COMMIT", () => {
       test("is the callback's failure, and other events of the group are done", async () => {
         const { store, place, settle, run, night, nights } = await claimed(kind, 3);
         const bad = run("INSERT INTO stays VALUES ('a', 'nobody')");
@@ -202,9 +202,9 @@ describe("a constraint that is checked at COMMIT", () => {
         await place.sql("INSERT INTO guests VALUES ('nobody')");
         expect(await settle(0, bad)).toBe(true);
       });
-    },
-  );
-});
+    });
+  },
+);
 
 /** SQLite has one writer and synchronous writes, so that nothing happens between two of them. */
 describe("asynchronous writes", () => {

@@ -28,7 +28,8 @@ async function counted(kind: Kind): Promise<{ store: EventStore<unknown>; count(
 describeEvery(
   ({ name }) => name !== "memory",
   (kind) => {
-    test(`${CALLS} calls at once take a handful of round trips`, async () => {
+    // MySQL runs some statements for each call of a group.
+    test.skipIf(kind.name === "MySQL")(`${CALLS} calls at once take a handful of round trips`, async () => {
       const { store, count } = await counted(kind);
       const most = async (what: string, act: () => Promise<unknown>) => {
         const before = count();

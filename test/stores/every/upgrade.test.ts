@@ -15,9 +15,9 @@ async function handleAll(store: EventStore<unknown>): Promise<string[]> {
     const refs = claims.flatMap(({ ref }) => ref ?? []);
     expect(new Set(refs).size).toBe(refs.length);
     for (const claim of claims) {
-      expect(await store.settle(claim, claim.ref === null ? { ...DONE, record: undefined } : DONE)).toBe(
-        true,
-      );
+      // A second look changes nothing, and an event without a record has no snapshot.
+      const isPlain = claim.ref === null || claim.source === "recheck";
+      expect(await store.settle(claim, isPlain ? { ...DONE, record: undefined } : DONE)).toBe(true);
       handled.push(claim.eventId);
     }
   }
@@ -46,10 +46,14 @@ describeEvery(
       test(`handles each event that ${version} left, once, and keeps timers for their time`, async () => {
         const store = opened(await placeOf(version, kind));
         const { counts, events } = expectedOf(version, kind.name);
-        const open = events.filter(({ state }) => ["pending", "processing", "retrying"].includes(state));
+        // The second looks were due a minute after the fixture was made.
+        const looks = events.filter(({ state, source }) => state === "scheduled" && source === "recheck");
+        const waiting = events.filter(({ state }) => ["pending", "processing", "retrying"].includes(state));
+        const open = [...waiting, ...looks];
         expect((await handleAll(store)).sort()).toEqual(open.map(({ eventId }) => eventId).sort());
+        const scheduled = counts.scheduled! - looks.length;
         const handled = { pending: 0, processing: 0, retrying: 0, done: counts.done! + open.length };
-        expect(await store.counts()).toEqual({ ...counts, ...handled });
+        expect(await store.counts()).toEqual({ ...counts, ...handled, scheduled });
         // Parked events come back, and an event that is known stays a duplicate.
         expect(await store.replay({ state: "parked" })).toBe(counts.parked);
         expect(await handleAll(store)).toHaveLength(counts.parked!);

@@ -2,7 +2,7 @@ import mysql from "mysql2/promise";
 import { afterAll, test } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { mysqlDialect } from "../../../src/stores/mysql/mysql-dialect.ts";
-import { mysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
+import { MysqlDriver } from "../../../src/stores/mysql/mysql-driver.ts";
 import { MysqlStore } from "../../../src/stores/mysql/mysql-store.ts";
 import { checkAgainstModel } from "../model-check.ts";
 import { createDatabases, describeMysql } from "./support.ts";
@@ -16,9 +16,9 @@ describeMysql("compared with the model", () => {
   async function emptyStore(): Promise<EventStore<unknown>> {
     const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
     pool = from;
-    const driver = mysqlDriver({
+    const driver = new MysqlDriver({
       pool: async () => ({ pool: from, setting: undefined }),
-      isPrepared: false,
+      isOwn: false,
       waitsAtOnce: 1,
       commandTimeout: 60_000,
       pollInterval: 3_600_000,

@@ -19,9 +19,10 @@ describeMysql("among many events", () => {
     await store.counts();
     await store.close();
     // Two events a record: a scan of all would cost the planner far more than the index.
+    const rows = Array.from({ length: EVENTS }, (_, n) => [`id${n}`, `booking:${n % (EVENTS / 2)}`]);
     await databases.pool.query(
       `INSERT INTO ${database}.stayhook_events (id, ref, state, received_at, source, timestamp)
-      SELECT CONCAT('id', seq), CONCAT('booking:', seq MOD ${EVENTS / 2}), 'done', 0, 'webhook', '' FROM seq_1_to_${EVENTS}`,
+      VALUES ${rows.map(([id, ref]) => `('${id}', '${ref}', 'done', 0, 'webhook', '')`).join()}`,
     );
     await databases.pool.query(`ANALYZE TABLE ${database}.stayhook_events`);
   });
@@ -31,8 +32,7 @@ describeMysql("among many events", () => {
     try {
       await connection.query(`USE ${database}`);
       const [rows] = await connection.query<mysql.RowDataPacket[]>(
-        // MariaDB explains no statement with limits of its own.
-        `EXPLAIN ${sql.replace(/^\/\*M!.*?\*\//, "")}`,
+        `EXPLAIN FORMAT=TRADITIONAL ${sql}`,
         values as unknown[],
       );
       return rows.map(({ table, type, key, rows }) => ({ table, type, key, rows: Number(rows) }));
@@ -81,8 +81,7 @@ describeMysql("among many events", () => {
 
   test("a list of a record's events finds them by index", async () => {
     const { sql, values } = await listed({ ref: "booking:7" });
-    // EXPLAIN takes no settings.
-    expect(await planOf(sql.replace(/^\/\*.*?\*\/ /, ""), values)).toEqual([
+    expect(await planOf(sql, values)).toEqual([
       { table: "stayhook_events", type: "ref", key: "stayhook_events_due", rows: 2 },
     ]);
   });

@@ -6,7 +6,7 @@ import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { startOwnMysql } from "../../support/mysql-server.ts";
 import type { OwnServer } from "../../support/server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
-import { createDatabases, describeMysql, url } from "./support.ts";
+import { createDatabases, describeMysql, isMariadb, url } from "./support.ts";
 
 const HOUSE = "Дом у моря 🏠 ö";
 const SNAPSHOT = { status: HOUSE, fields: { name: HOUSE } };
@@ -67,10 +67,12 @@ describeMysql("settings", () => {
     await play(await storeOn({ url: `${await databases.create()}?charset=latin1` }));
   });
 
-  const strict = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',EMPTY_STRING_IS_NULL')";
+  // Only MariaDB has this mode.
+  const mode = isMariadb ? "EMPTY_STRING_IS_NULL" : "ANSI";
+  const strict = `SET SESSION sql_mode = CONCAT(@@sql_mode, ',${mode}')`;
   test.each([
     ["sql_safe_updates", ["SET SESSION sql_safe_updates = 1"]],
-    ["EMPTY_STRING_IS_NULL", [strict]],
+    [mode, [strict]],
     ["sql_select_limit", ["SET SESSION sql_select_limit = 1"]],
     ["all of them", ["SET SESSION sql_safe_updates = 1, sql_select_limit = 1", strict]],
   ])("%s is set for the session", async (_, statements) => {

@@ -11,6 +11,16 @@ const found = await mysqlUrl();
 export const url = found as string;
 export const describeMysql = describe.skipIf(found === undefined);
 
+/** Whether the server is MariaDB. `npm run soak -- mysql` runs these tests on MySQL. */
+export const isMariadb = found !== undefined && (await versionOf(found)).includes("MariaDB");
+
+async function versionOf(uri: string): Promise<string> {
+  const connection = await mysql.createConnection({ uri });
+  const [[row]] = await connection.query<mysql.RowDataPacket[]>("SELECT VERSION() AS version");
+  await connection.end();
+  return String(row!.version);
+}
+
 /** Creates databases for one test file and drops them after its tests. */
 export function createDatabases() {
   const names: string[] = [];

@@ -3,8 +3,9 @@ import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { freePort } from "../../support/server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { race } from "../every/race.ts";
@@ -73,6 +74,51 @@ describe.skipIf(url === undefined || version === undefined).each(modes)("behind 
     await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
     end?.();
     await Promise.all([store.close(), other.close()]);
+  });
+});
+
+describe.skipIf(url === undefined || version === undefined)("a PgBouncer that refuses", () => {
+  const schemas = createSchemas();
+
+  async function bouncerWith(settings: string) {
+    const bouncer = await startPgbouncer(url, settings);
+    onTestFinished(() => bouncer.close());
+    return bouncer;
+  }
+
+  test("connections: with four for two processes, all events get through", async () => {
+    const { connectionString } = await bouncerWith("pool_mode = transaction\nmax_client_conn = 4");
+    const schema = schemas.name();
+    await schemas.store({ schema }).migrate();
+    const stores = [1, 2].map(() => schemas.store({ connectionString, schema }));
+    onTestFinished(async () => void (await Promise.all(stores.map((store) => store.close()))));
+    for (const store of stores) {
+      await store.counts();
+      store.subscribe?.(() => {});
+    }
+    const answers = await Promise.all(
+      Array.from({ length: 300 }, async (_, n) => {
+        await sleep(n * 5);
+        const store = stores[n % 2]!;
+        const [answer] = await Promise.all([
+          store.add(eventOf(`booking:${n}`)),
+          store.counts(),
+          store.nextDue(),
+        ]);
+        return answer;
+      }),
+    );
+    expect(new Set(answers)).toEqual(new Set(["added"]));
+  });
+
+  test("transactions: the error has the reason and the setting, and no advice about rights", async () => {
+    const { connectionString } = await bouncerWith("pool_mode = statement");
+    const store = schemas.store({ connectionString });
+    const error = await store.add(eventOf()).catch(String);
+    expect(error).toMatch(/statement pooling mode/);
+    expect(error).toMatch(/set PgBouncer's pool_mode to transaction or session/);
+    expect(error).not.toMatch(/right to change tables|migrationSql/);
+    await store.close();
   });
 });
 

@@ -1,0 +1,180 @@
+// Plays what may happen to a booking on the files that readers copy, and compares what was done in the end: blocked
+// nights, codes in doors, cleanings and mails.
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { type BookingStay, createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
+import { afterEach, expect, onTestFinished, test, vi } from "vitest";
+import { createStays } from "../../../examples/at-a-time/stays.ts";
+import { extractBlocks } from "../../docs/extract.ts";
+import { type Row, rows } from "./rows.ts";
+import { type App, listingsOf, type Stage, setStage, ZONE, zoneOf } from "./stage.ts";
+
+const root = join(import.meta.dirname, "../../..");
+const generated = join(import.meta.dirname, "../generated/effects");
+const SECRET = "a secret of many letters";
+rmSync(generated, { recursive: true, force: true });
+
+type Column = "nights" | "door" | "cleaned" | "plan" | "mails";
+
+/** Compares the columns of all rows, and shows the wrong ones. */
+function expectRows(found: (row: Row) => Partial<Record<Column, readonly string[]>>): void {
+  const wrong = rows.flatMap((row) =>
+    Object.entries(found(row)).flatMap(([column, value]) => {
+      const wanted = column === "plan" ? (row.plan ?? row.cleaned) : row[column as Exclude<Column, "plan">];
+      const [is, should] = [[...value].sort().join(", "), [...wanted].sort().join(", ")];
+      return is === should
+        ? []
+        : [`${row.name}: ${column} is ${is || "nothing"}, and not ${should || "nothing"}`];
+    }),
+  );
+  expect(wrong).toEqual([]);
+}
+
+vi.spyOn(console, "warn").mockImplementation(() => {});
+vi.spyOn(console, "error").mockImplementation(() => {});
+const printed = vi.spyOn(console, "log").mockImplementation(() => {});
+// The apps end their process when they have closed themselves.
+vi.spyOn(process, "exit").mockImplementation((() => {}) as unknown as typeof process.exit);
+const listeners = new Set(process.listeners("SIGTERM"));
+const home = process.cwd();
+
+afterEach(async () => {
+  for (const listener of process.listeners("SIGTERM").filter((each) => !listeners.has(each))) {
+    await (listener as () => unknown)();
+    process.off("SIGTERM", listener).off("SIGINT", listener);
+  }
+  process.chdir(home);
+  vi.unstubAllEnvs();
+  vi.unstubAllGlobals();
+  printed.mockReset();
+});
+
+const clientOf = (stage: Stage) =>
+  new StayhookClient({
+    baseUrl: "https://platform.example",
+    accessToken: stage.sandbox.accessToken,
+    fetch: stage.answer,
+  });
+
+test("the guide: at a time", async () => {
+  const stage = setStage(rows);
+  const { webhooks } = createStays(clientOf(stage), memoryStore(), {
+    zoneOf: (listingId) => zoneOf(rows, listingId),
+    openDoor: async ({ bookingCode, listingId }) => stage.note("open", bookingCode, listingId),
+    closeDoor: async ({ bookingCode, listingId }) => stage.note("close", bookingCode, listingId),
+    mail: async ({ bookingCode, listingId }, _text, id) => stage.note("mail", bookingCode, listingId, id),
+    clean: async ({ bookingCode, listingId }, id) => stage.note("clean", bookingCode, listingId, id),
+    decline: async () => {},
+  });
+  await stage.play({ webhooks, reconciler: createReconciler(webhooks, { rate: 10_000 }) });
+  await webhooks.close();
+  expectRows((row) => ({
+    door: stage.door(row),
+    cleaned: stage.days(row, "clean"),
+    mails: stage.days(row, "mail"),
+  }));
+});
+
+test("README: timers", async () => {
+  const stage = setStage(rows);
+  const block = extractBlocks(["README.md"]).find(({ name }) => name === "at-a-time");
+  mkdirSync(generated, { recursive: true });
+  writeFileSync(join(generated, "timers.ts"), block!.code.replaceAll("console.log(", "globalThis.mail(to, "));
+  vi.stubGlobal("mail", (to: BookingStay, _text: string, bookingCode: string, id: string) =>
+    stage.note("mail", bookingCode, to.listingId, id),
+  );
+  const { on } = await import(/* @vite-ignore */ join(generated, "timers.ts"));
+  const webhooks = createWebhookHandler({
+    client: clientOf(stage),
+    store: memoryStore(),
+    verify: false,
+    timeZone: ZONE,
+    on,
+  });
+  await stage.play({ webhooks, reconciler: createReconciler(webhooks, { rate: 10_000 }) });
+  await webhooks.close();
+  // The block has one zone for all houses.
+  expectRows((row) => (/zone/.test(row.name) ? {} : { mails: stage.days(row, "mail") }));
+});
+
+test.each(["door-codes", "cleaning", "availability-calendar"])("examples/%s", async (name) => {
+  const stage = setStage(rows);
+  printed.mockImplementation((line) => {
+    const [, no, code = "", at] = /^(no )?code for (\S+) at (\d+)$/.exec(String(line)) ?? [];
+    if (at) stage.note(no ? "close" : "open", code, Number(at));
+  });
+  const file = join(mkdtempSync(join(tmpdir(), "stayhook-effects-")), "events.db");
+  onTestFinished(() => rmSync(join(file, ".."), { recursive: true }));
+  const zones = listingsOf(rows).map((id) => [id, zoneOf(rows, id)]);
+  const settings = {
+    STAYHOOK_BASE_URL: "https://platform.example",
+    STAYHOOK_ACCESS_TOKEN: stage.sandbox.accessToken,
+    WEBHOOK_SECRET: SECRET,
+    PORT: "0",
+    EVENTS_DB: file,
+    TIME_ZONE: ZONE,
+    LISTING_ZONES: JSON.stringify(Object.fromEntries(zones)),
+  };
+  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
+  vi.stubGlobal("fetch", stage.answer);
+  await stage.play({
+    ...(await importApp(name)),
+    url: `https://app.example/?key=${encodeURIComponent(SECRET)}`,
+  });
+  const tables = { cleaning: "cleanings", "availability-calendar": "stays WHERE blocked" };
+  const table = tables[name as keyof typeof tables];
+  if (!table) return expectRows((row) => ({ door: stage.door(row) }));
+  const db = new DatabaseSync(file);
+  const found = db.prepare(`SELECT * FROM ${table}`).all();
+  db.close();
+  expectRows((row) => ({ [name === "cleaning" ? "plan" : "nights"]: stage.staysOf(row, found) }));
+});
+
+/** Imports a copy of an app, with its handler and a reconciler that the test runs. */
+async function importApp(name: string): Promise<App> {
+  const directory = join(generated, name);
+  cpSync(join(root, "examples", name), directory, { recursive: true });
+  const code = readFileSync(join(directory, "main.ts"), "utf8");
+  const driven = code.replace("reconciler.start();", "").replace("{ every:", "{ rate: 10_000, every:");
+  expect(driven).toContain("rate: 10_000");
+  writeFileSync(join(directory, "app.ts"), `${driven}\nexport { webhooks, reconciler };\n`);
+  return await import(/* @vite-ignore */ join(directory, "app.ts"));
+}
+
+test("examples/vendor", async () => {
+  const stage = setStage(rows, ["a17"]);
+  const file = join(mkdtempSync(join(tmpdir(), "stayhook-effects-")), "events.db");
+  onTestFinished(() => rmSync(join(file, ".."), { recursive: true }));
+  const settings = {
+    STAYHOOK_BASE_URL: "https://platform.example",
+    EVENTS_DB: file,
+    DATABASE_URL: "",
+    TIME_ZONE: ZONE,
+  };
+  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
+  vi.stubGlobal("fetch", stage.answer);
+  const { saveAccount } = await import("../../../examples/vendor/accounts.ts");
+  const { urlOf, webhooks, reconciler } = await import("../../../examples/vendor/webhooks.ts");
+  const { calendarOf } = await import("../../../examples/vendor/calendar.ts");
+  await saveAccount("a17", stage.sandbox.account("a17").accessToken);
+  // A pass reads ten bookings a second.
+  const watch = reconciler.watch.bind(reconciler);
+  await stage.play({
+    webhooks,
+    reconciler: { run: async () => {}, watch },
+    account: "a17",
+    url: await urlOf("a17"),
+  });
+  await reconciler.close();
+  await webhooks.close();
+  const found = (await calendarOf("a17")).map(({ booking, listing, check_in, check_out }) => ({
+    bookingCode: booking,
+    listingId: listing,
+    checkIn: check_in,
+    checkOut: check_out,
+  }));
+  expectRows((row) => ({ nights: stage.staysOf(row, found) }));
+});
