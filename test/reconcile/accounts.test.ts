@@ -140,18 +140,11 @@ describe("run()", () => {
     const { webhooks, reconciler, tokens, of } = await scene(ids, { concurrency: 1 });
     for (const id of ids) tokens.set(id, "revoked");
     const breaker = internalsOf(webhooks)!.breaker!;
-    const isAllShut = vi.spyOn(breaker, "isAllShut", "get").mockReturnValue(true);
+    vi.spyOn(breaker, "isAllShut", "get").mockReturnValue(true);
     vi.spyOn(breaker, "waitAt").mockReturnValue(1000);
-    const asked = async () => {
-      const before = of("pass").length;
-      const failed = { incomplete: "unreachable", accounts: { checked: 0, failed: 3 } };
-      expect(await reconciler.run()).toMatchObject(failed);
-      // The last one has the sums.
-      return of("pass").length - before - 1;
-    };
-    expect(await asked()).toBe(1);
-    isAllShut.mockReturnValue(false);
-    expect(await asked()).toBe(3);
+    const failed = { incomplete: "unreachable", accounts: { checked: 0, failed: 3 } };
+    expect(await reconciler.run()).toMatchObject(failed);
+    expect(of("pass").filter(({ account }) => account !== undefined)).toHaveLength(1);
   });
 
   test("an error of the store in the pass of one account is reported, and the others have theirs", async () => {
