@@ -68,8 +68,8 @@ export interface Reconciler {
    */
   start(): void;
   /**
-   * Adds bookings that no notification has named. Each booking that is new to the handler gets an event. Later passes
-   * read the booking again. Resolves when the events are in the store. One call for each booking is enough.
+   * Adds bookings that no notification has named. Each booking that is new to the handler, or has changed, gets an event,
+   * past stays and declined bookings included. Later passes read the new ones again. Resolves when the events are in the store. One call for each booking is enough.
    *
    * @param bookingCodes - one code or several
    * @param options - with `accounts`, `account` is required: the account of the bookings
