@@ -31,7 +31,7 @@ import {
   StandbyError,
   sqlState,
   storeError,
-  TRANSACTION_TIMEOUT,
+  tooLongBy,
 } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
 import type { Statement } from "./postgres-statements.ts";
@@ -222,8 +222,7 @@ export class PostgresDriver implements SqlDriver {
   #interrupted(session: Session, error: unknown): unknown {
     if (error instanceof InvalidWriteError) return error;
     const cause = causeOf(error);
-    const isTooLong = [cause, session.error].some((each) => sqlState(each) === TRANSACTION_TIMEOUT);
-    return isTooLong ? new WriteFailed(cause) : new WritesInterrupted(cause);
+    return tooLongBy(cause) ?? tooLongBy(session.error) ?? new WritesInterrupted(cause);
   }
 
   /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */

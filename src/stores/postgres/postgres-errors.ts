@@ -27,7 +27,7 @@ const NOT_SUPPORTED = "0A000";
 /** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
 const SERVER_GONE = /^(08|57P0|25P0[34]|25006)/;
 /** SQLSTATE: the transaction took longer than `transaction_timeout`, and the server has ended the session. */
-export const TRANSACTION_TIMEOUT = "25P04";
+const TRANSACTION_TIMEOUT = "25P04";
 
 /** The SQLSTATE of an error that PostgreSQL sent. It is `undefined` for other errors, such as a lost connection. */
 export function sqlState(error: unknown): string | undefined {
@@ -130,4 +130,12 @@ function reasonOf(cause: unknown): string {
   // If a host has several addresses, the error has an empty message and contains one error per address.
   if (cause.message === "" && cause instanceof AggregateError) return cause.errors.map(reasonOf).join(", ");
   return cause.message === "" && "code" in cause ? String(cause.code) : cause.message;
+}
+
+/** Returns the error for functions that took longer than the server's `transaction_timeout`, which ends the session. */
+export function tooLongBy(cause: unknown): InvalidWriteError | undefined {
+  if (sqlState(cause) !== TRANSACTION_TIMEOUT) return undefined;
+  const message =
+    "The functions passed to event.atomically took longer than the transaction_timeout of PostgreSQL. Do slow work before you call event.atomically, or raise transaction_timeout for the role of the store.";
+  return new InvalidWriteError(message, { cause });
 }

@@ -1,9 +1,54 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidWriteError } from "../../../src/errors.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/index.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
-import { createSchemas, describePostgres } from "./support.ts";
+import { createSchemas, describePostgres, url } from "./support.ts";
+
+/** An error of PostgreSQL that ends the session. */
+function fatal(code: string, message: string): Buffer {
+  const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`);
+  const head = Buffer.alloc(5, "E");
+  head.writeInt32BE(4 + fields.length, 1);
+  return Buffer.concat([head, fields]);
+}
+
+/** A proxy in front of the server that sends a last message on its connections, and ends them. */
+async function createServerThatEnds() {
+  const { hostname, port } = new URL(url);
+  const open = new Map<Socket, Socket>();
+  const server = createServer((near) => {
+    const far = connect(Number(port || 5432), hostname);
+    open.set(near, far);
+    for (const [from, to] of [
+      [near, far],
+      [far, near],
+    ] as const)
+      from
+        .on("error", () => {})
+        .on("close", () => to.destroy())
+        .pipe(to);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const end = (message: Uint8Array = new Uint8Array()) => {
+    for (const [near, far] of open) {
+      far.unpipe(near);
+      near.end(message);
+    }
+    open.clear();
+  };
+  onTestFinished(() => {
+    server.close();
+    end();
+  });
+  const found = new URL(url);
+  found.host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { url: found.href, end };
+}
 
 describePostgres("event.atomically", () => {
   const schemas = createSchemas();
@@ -51,6 +96,27 @@ describePostgres("event.atomically", () => {
     expect(await store.settle(claims[0]!, done(night("one")))).toBe(true);
     expect(await nights()).toEqual(["one"]);
   });
+
+  // PostgreSQL has transaction_timeout from 17 on. The proxy sends what such a server sends, and ends the connection.
+  test.each(["in a statement", "between two statements"])(
+    "transaction_timeout %s fails the write",
+    async (when) => {
+      const proxy = await createServerThatEnds();
+      const { store, claims, done } = await claimed(1, { connectionString: proxy.url });
+      const slow = async (tx: ClientBase) => {
+        await tx.query("SELECT 1");
+        setTimeout(() => proxy.end(fatal("25P04", "terminating connection due to transaction timeout")), 50);
+        if (when === "in a statement") await tx.query("SELECT pg_sleep(20)");
+        else await sleep(300);
+      };
+      await expect(store.settle(claims[0]!, done(slow))).rejects.toMatchObject({
+        name: "InvalidWriteError",
+        message: expect.stringContaining("transaction_timeout"),
+      });
+      expect(await store.counts()).toMatchObject({ processing: 1 });
+      expect(await store.settle(claims[0]!, done())).toBe(true);
+    },
+  );
 
   describe("a write that breaks the rules", () => {
     test.each(["COMMIT; BEGIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"])("runs %s", async (sql) => {
