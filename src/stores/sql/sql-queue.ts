@@ -119,7 +119,8 @@ function* becomeDue(
   const { sql } = operation;
   const known = locked.get(key);
   if (known === undefined && (yield* change(sql.insertDueRecord, key, dueAt)) > 0) return;
-  const record = known ?? (yield* lock(operation, key));
+  // No `??` here: the build to CommonJS would put the `yield` into a function.
+  const record = known === undefined ? yield* lock(operation, key) : known;
   const leaseEnd = numberOrNull(record.lease_end);
   const due = Math.min(dueAt, (leaseEnd ?? Number.POSITIVE_INFINITY) - 1);
   const before = numberOrNull(record.due_at) ?? Number.POSITIVE_INFINITY;
