@@ -55,14 +55,13 @@ export class AgainPass {
 
   /** @returns `false` if the pass stopped before there was an event */
   async #add(ref: string, status: string): Promise<boolean> {
-    const { store, reader, internals, findings } = this.#context;
+    const { reader, internals, findings } = this.#context;
     const { account, rest } = splitKey(ref);
     const eventId = ownId("again", inAccount(account, `${this.#place.id}:${rest}`));
-    // The process may have been killed after it added the event, and before it wrote its checkpoint.
-    if (await store.get(eventId)) return true;
     if (!(await reader.turn(ref))) return false;
     const timestamp = new Date().toISOString();
     const event = { eventId, ref, source: "reconcile", topic: null, timestamp, notification: null } as const;
+    // A process that was killed may have added the event before it wrote its checkpoint.
     if ((await internals.add(event)) === "added") findings.check(ref, status);
     // Without a loop, all events would otherwise be read at once at the end.
     if (!internals.handlesEvents()) handleEvents(this.#context);
