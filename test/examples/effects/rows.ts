@@ -376,6 +376,31 @@ export const rows: readonly Row[] = [
   },
 
   {
+    name: "refused for good in mid-stay",
+    booked: { checkOut: 14 },
+    steps: [
+      ["5 14:00", "refused"],
+      ["9 14:00", "again"],
+    ],
+    nights: [],
+    door: ["7 2 15h-9 14h"],
+    cleaned: ["7 9"],
+    mails: ["7 0"],
+  },
+  {
+    name: "refused for good in mid-stay, and back",
+    booked: { checkOut: 14 },
+    steps: [
+      ["5 14:00", "refused"],
+      ["9 14:00", "again"],
+      ["11 14:00", "back"],
+    ],
+    nights: ["7 2-14"],
+    door: ["7 2 15h-9 14h", "7 11 14h-14 11h"],
+    cleaned: ["7 9", "7 14"],
+    mails: ["7 0"],
+  },
+  {
     name: "times in place of dates",
     booked: { checkIn: "2027-05-04T23:00:00Z", checkOut: "2027-05-10T23:00:00Z" }, // midnight in Lisbon
     steps: [["1 14:00", { checkOut: "2027-05-11T11:00:00+01:00" }]],
