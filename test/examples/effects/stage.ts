@@ -126,7 +126,7 @@ export function setStage(rows: readonly Row[], accounts?: readonly string[]) {
         const time = timeIn(row, when);
         acts.push({ at: time, run: () => apply(row, what) }, { at: time + 10_000 });
         // A record is gone after five attempts.
-        if (what === "gone") for (let n = 1; n < 20; n++) acts.push({ at: time + n * MINUTE });
+        if (/gone|refused/.test(row.name)) for (let n = 1; n < 20; n++) acts.push({ at: time + n * MINUTE });
       }
     }
     for (let day = 0; day < 17; day++) {
