@@ -60,7 +60,7 @@ function run(app: string, volume: string, settings: Readonly<Record<string, stri
       "--mount",
       "--pid",
       "--fork",
-      "--kill-child",
+
       "sh",
       "-c",
       SETUP,
@@ -75,7 +75,14 @@ function run(app: string, volume: string, settings: Readonly<Record<string, stri
       env: { PATH: process.env.PATH, ...env, EVENTS_DB: join(volume, "events.db"), ...settings },
     },
   );
-  onTestFinished(() => void child.kill("SIGKILL"));
+  // Not by --kill-child: the change of the user takes away the signal that the kernel would send.
+  const signalFirst = (signal: "SIGTERM" | "SIGINT" | "SIGKILL") => {
+    const [first] = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ");
+    process.kill(Number(first), signal);
+  };
+  onTestFinished(() => {
+    if (child.exitCode === null) signalFirst("SIGKILL");
+  });
   let output = "";
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => {
@@ -85,8 +92,7 @@ function run(app: string, volume: string, settings: Readonly<Record<string, stri
   return {
     output: () => output,
     stop: async (signal = "SIGTERM") => {
-      const [first] = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, "utf8").trim().split(" ");
-      process.kill(Number(first), signal);
+      signalFirst(signal);
       await ended;
       return child.exitCode;
     },
