@@ -1,54 +1,23 @@
-import { accountOf, checkAccount } from "../account.ts";
-import { withTimeout } from "../async.ts";
-import { detached } from "../async-context.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
-import { Log } from "../logger.ts";
+import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
-import { type Topic, topics } from "../models/topics.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
-import { Queue } from "../queue/queue.ts";
-import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-store.ts";
+import type { ErasedAccount, EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
-import { eraseAccount } from "./erase-account.ts";
 import type { AccountField, WebhookEvent } from "./events.ts";
-import { warnAtExit } from "./exit-warning.ts";
+import { eraseIn, HandlerParts } from "./handler-parts.ts";
 import { type Health, healthOf } from "./health.ts";
 import { withInternals } from "./internals.ts";
-import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
 import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
-import { GoneWitness } from "./processing/gone-witness.ts";
-import { createWork, followUpId } from "./processing/handle-event.ts";
-import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
-import { RecentAnswers, type SnapshotOf, snapshots } from "./processing/record.ts";
-import { Refusals } from "./processing/refusals.ts";
-import { zoneSetter } from "./processing/time-zone.ts";
-import { type StatusSeen, unknownStatuses } from "./processing/unknown-status.ts";
-import { type StaySeen, unreadableStays } from "./processing/unreadable-stay.ts";
-import { witnessReader } from "./processing/witness-reader.ts";
+import type { Processed, ProcessOptions } from "./processing/process-now.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
-import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
-import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
-import { laneOf } from "./refs.ts";
-import {
-  drainInContext,
-  type FetchContext,
-  fetchWith,
-  hasWaitUntil,
-  type ReceiveContext,
-  WaitingRequests,
-} from "./request-context.ts";
-import { RequestsInFlight } from "./requests-in-flight.ts";
-import { noteHandler } from "./rivals.ts";
-import { SilenceMonitor } from "./silence.ts";
-import { StoreCounts } from "./store-counts.ts";
-import { type ReadyReport, strayCounter } from "./strays.ts";
-import { type RecordTimers, recordTimers, TimerRules } from "./timers.ts";
-import { workerName } from "./worker-name.ts";
+import { type FetchContext, fetchWith, type ReceiveContext } from "./request-context.ts";
+import type { ReadyReport } from "./strays.ts";
+import { type RecordTimers, recordTimers } from "./timers.ts";
 
 export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
 
@@ -207,272 +176,40 @@ export function createWebhookHandler<
   ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>>
   : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> {
   const settings = checkOptions<B, L, Tx>(options);
-  const log = new Log(settings.logger);
-  warnOfVerify(settings, log);
-  const telemetry = new SafeTelemetry(settings.telemetry, log);
-  const observe = observerOf(settings, telemetry, log);
-  const snapshotOf = snapshots(settings.track, zoneSetter(settings.timeZone, log));
-  const rules = new TimerRules(settings.on);
-  const statusSeen = unknownStatuses(rules, log);
-  const staySeen = unreadableStays(log);
-  const store = isIntake(settings.store) ? undefined : settings.store;
-  const counts = store && new StoreCounts(store, log);
-  const goneWitness = store && new GoneWitness(settings.client, store);
-  const waiting = new WaitingRequests();
-  const shared = { log, telemetry, observe, rules, snapshotOf, statusSeen, staySeen, waiting };
-  const refusals =
-    store && new Refusals(store, (event, options) => add(event, options), settings.giveUpAfter);
-  const queue = goneWitness && refusals && queueOf(settings, store, { ...shared, goneWitness, refusals });
-  if (counts) telemetry.watch(counts);
-
-  const add = async (event: NewEvent, addOptions?: AddOptions) => {
-    const added = await telemetry.add(event, (traced) => settings.store.add(traced, addOptions));
-    if (added === "added") queue?.wake(event);
-    return added;
-  };
-  const intake = new Receiver({
-    ...settings,
-    verify: settings.verify || undefined,
-    counts,
-    isKnown: async (eventId) => (await store?.get(eventId)) !== undefined,
-    add,
-    observe,
-    log,
-  });
-  const hasAccounts = settings.accountFrom !== undefined;
-  const countStrays = hasAccounts && store ? strayCounter(store, log) : undefined;
-  const leave = store && !hasAccounts ? noteHandler(store, log) : undefined;
-  const requests = new RequestsInFlight();
-  let lastReceivedAt: Date | undefined;
+  const parts = new HandlerParts<Tx>(settings as unknown as Settings<Booking, Listing, Tx>);
+  const { store, queue, silence, hasAccounts } = parts;
   let closing: Promise<void> | undefined;
-  const silence = new SilenceMonitor({
-    silentAfter: settings.silentAfter,
-    lastReceivedAt: async () => (store ? store.lastReceivedAt() : lastReceivedAt),
-    tell: (event) => {
-      logTrouble(event, log);
-      observe?.(event);
-    },
-  });
-  let takeBackWarning: (() => void) | undefined;
-  const inBackground = settings.processing === "background";
-  let countsStrays = countStrays !== undefined;
-  const startNow = (): void => {
-    queue?.start();
-    // A store that does not answer is told of elsewhere.
-    if (countsStrays) countStrays?.().catch(() => {});
-    countsStrays = false;
-    if (!closing) silence.start();
-  };
-  // The caller may be a request, whose async context must not become that of all callbacks.
-  const start = (): void => detached(startNow);
-
-  /** Records the request's event and starts its processing. Never rejects. */
-  const receive = async (request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult> => {
-    requests.begin();
-    const waits = hasWaitUntil(context);
-    const own = waits || !inBackground ? waiting.begin() : undefined;
-    let handled: Promise<unknown> | undefined;
-    try {
-      if (settings.autoStart && inBackground && !waits) tryToStart(start, log);
-      const received = await intake.receive(request, own?.expect);
-      if (received.recorded && !store) lastReceivedAt = new Date();
-      if (received.recorded && queue) {
-        if (!inBackground) await runInline(received, queue, log);
-        if (waits) handled = drainInContext(context, queue, log);
-      }
-      return received.result;
-    } finally {
-      if (own) void Promise.resolve(handled).then(own.end);
-      requests.end();
-    }
-  };
-
-  const close = async (timeout: number): Promise<void> => {
-    silence.stop();
-    leave?.();
-    takeBackWarning?.();
-    await Promise.all([queue?.close(timeout), withTimeout(timeout, requests.settled())]);
-    telemetry.close();
-    log.close();
-  };
-
+  const isClosed = () => closing !== undefined;
   const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> = {
-    receive,
-    fetch: (request, context) => fetchWith(receive, request, context),
+    receive: parts.receive,
+    fetch: (request, context) => fetchWith(parts.receive, request, context),
     start: () => {
-      start();
-      if (store && !closing) takeBackWarning ??= warnAtExit(store, log);
+      parts.start();
+      if (!isClosed()) parts.warnAtExit();
     },
     drain: async (given) => {
-      const options = checkCallOptions("drain", given);
-      if (queue) return queue.drain(options, () => silence.check());
+      const drainOptions = checkCallOptions("drain", given);
+      if (queue) return queue.drain(drainOptions, () => silence.check());
       await silence.check();
       return { done: 0, failed: 0 };
     },
-    process: async (notification, given) => {
-      const { accountFrom, client, on, skipUnchanged } = settings;
-      const hasAccounts = accountFrom !== undefined;
-      const noTimers = "process() has no store, so it has no timers.";
-      const common = { client, hasAccounts, on, rules, skipUnchanged, snapshotOf, statusSeen, staySeen };
-      const work = createWork({ ...common, transactional: false, noTimers });
-      const processing = { ...settings, hasAccounts, work, log, process: telemetry.process };
-      return processNow(processing, notification, checkCallOptions("process", given));
-    },
-    ready: async () => {
-      await store?.nextDue();
-      return countStrays?.();
-    },
+    process: (notification, given) => parts.process(notification, given),
+    ready: () => parts.ready(),
     timers: (ref) => {
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
-      const hasAccounts = settings.accountFrom !== undefined;
-      return recordTimers({ ref, hasAccounts, rules, store, add, closed: () => closing !== undefined });
+      const { rules, add } = parts;
+      return recordTimers({ ref, hasAccounts, rules, store, add, closed: isClosed });
     },
     eraseAccount: (id) => eraseIn(settings, store, id),
-    endpointUrl: (base, options) => endpointUrl(settings, base, options),
-    health: () =>
-      healthOf({ store, counts, queue, hasAccounts, closed: closing !== undefined, lastReceivedAt }),
+    endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),
+    health: () => healthOf({ ...parts.patient, closed: isClosed() }),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
-      closing ??= close(timeout);
+      closing ??= parts.close(timeout);
       await closing;
     },
     [Symbol.asyncDispose]: () => handler.close(),
   };
-  return withInternals(handler, {
-    ...settings,
-    ...{ store, snapshotOf, statusSeen, log, add },
-    topics: topicsOf(settings.on),
-    breaker: queue?.breaker,
-    ...{ goneWitness, refusals },
-    observe: (event) => observe?.(event),
-    serves: (server) => requests.serves(server),
-    start: () => {
-      if (settings.autoStart && inBackground) start();
-    },
-    handlesEvents: () => queue?.handles ?? false,
-    drainIfStarted: async () => {
-      if (settings.autoStart) await queue?.push();
-    },
-  });
-}
-
-async function eraseIn(
-  { accountFrom }: Pick<Settings<Booking, Listing, never>, "accountFrom">,
-  store: EventStore<never> | undefined,
-  id: string,
-): Promise<ErasedAccount> {
-  const account = checkAccount(id, ["id"]);
-  if (accountFrom === undefined)
-    throw new InvalidArgumentError({
-      path: [],
-      message: "eraseAccount() needs a handler with the option accountFrom",
-    });
-  if (!store) throw new StayhookError("eraseAccount() needs an EventStore. forwardTo keeps no events.");
-  return eraseAccount(store, account);
-}
-
-/** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
-function topicsOf(on: object): Topic[] {
-  const prefixes = { bookings: "booking.", listings: "listing.", messages: "message." };
-  return topics.filter((topic) => Object.keys(on).some((key) => `${key}.`.startsWith(prefixes[topic])));
-}
-
-function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {
-  return (store as Partial<IntakeStore>).intakeOnly === true;
-}
-
-function warnOfVerify(
-  { verify, accountFrom }: Pick<Settings<Booking, Listing, never>, "verify" | "accountFrom">,
-  log: Log,
-): void {
-  if (verify === undefined)
-    log.warn(
-      "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
-        "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
-    );
-  if (accountFrom !== undefined && secretPlaceOf(verify)?.hasAccounts === false)
-    log.warn(
-      "all accounts have one secret, so each host who reads its own URL can send notifications of other accounts. " +
-        "Set `perAccount: true` in sharedSecret",
-    );
-  const weakness = verify && weaknessOf(verify);
-  if (weakness) log.warn(weakness);
-}
-
-interface Shared {
-  readonly log: Log;
-  readonly telemetry: SafeTelemetry;
-  readonly observe: ReturnType<typeof observerOf>;
-  readonly rules: TimerRules;
-  readonly snapshotOf: SnapshotOf;
-  readonly statusSeen: StatusSeen;
-  readonly staySeen: StaySeen;
-  readonly goneWitness: GoneWitness;
-  readonly refusals: Refusals;
-  readonly waiting: WaitingRequests;
-}
-
-function queueOf<B extends Booking, L extends Listing, Tx>(
-  settings: Settings<B, L, Tx>,
-  store: EventStore<Tx>,
-  {
-    log,
-    telemetry,
-    observe,
-    rules,
-    snapshotOf,
-    statusSeen,
-    staySeen,
-    goneWitness,
-    refusals,
-    waiting,
-  }: Shared,
-): Queue<Tx> {
-  const { accountFrom, client, on, skipUnchanged, recheckAfter } = settings;
-  const hasAccounts = accountFrom !== undefined;
-  const recent = new RecentAnswers();
-  const transactional = store.transactional === true;
-  const find: typeof store.get = (eventId) => store.get(eventId);
-  const queued = { recent, recheckAfter, find, goneWitness, refusals, limits: settings };
-  const list: typeof store.list = (options) => store.list(options);
-  const record = { rules, noTimers: undefined, list, snapshotOf, statusSeen, staySeen };
-  return new Queue<Tx>({
-    store,
-    laneOf,
-    ...(hasAccounts && { isStray: (event) => accountOf(event) === undefined }),
-    readWitness: witnessReader(client, goneWitness),
-    work: createWork({ client, hasAccounts, on, skipUnchanged, transactional, queued, ...record }),
-    policy: settings,
-    observe: (event) => {
-      if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);
-      logTrouble(event, log);
-      observe?.(event);
-    },
-    logger: log,
-    worker: workerName(),
-    contextOf: (eventId) => waiting.contextOf(eventId),
-    process: telemetry.process,
-  });
-}
-
-function tryToStart(start: () => void, log: Log): void {
-  try {
-    start();
-  } catch (error) {
-    log.limited("start", "error", "processing could not start", { error });
-  }
-}
-
-/** Handles the event. Stops waiting for it at `replyBy`. Never rejects. */
-async function runInline<Tx>({ recorded, replyBy }: Received, queue: Queue<Tx>, log: Log): Promise<void> {
-  const { event, added } = recorded!;
-  const { eventId } = event;
-  try {
-    await queue.runNow(eventId, replyBy);
-    // The first delivery may have ended before its follow-up event was handled.
-    if (added === "duplicate") await queue.runNow(followUpId(eventId), replyBy);
-  } catch (error) {
-    log.error(`event ${eventId} could not be processed inline`, { error, eventId });
-  }
+  return withInternals(handler, parts.internals);
 }
