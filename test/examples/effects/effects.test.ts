@@ -9,13 +9,16 @@ import { createReconciler } from "stayhook/reconcile";
 import { afterEach, expect, onTestFinished, test, vi } from "vitest";
 import { createStays } from "../../../examples/at-a-time/stays.ts";
 import { extractBlocks } from "../../docs/extract.ts";
-import { type Row, rows } from "./rows.ts";
+import { oddRows } from "./odd-rows.ts";
+import { type Row, rows as usualRows } from "./rows.ts";
 import { type App, listingsOf, type Stage, setStage, ZONE, zoneOf } from "./stage.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const generated = join(import.meta.dirname, "../generated/effects");
 const SECRET = "a secret of many letters";
 rmSync(generated, { recursive: true, force: true });
+
+const rows = [...usualRows, ...oddRows];
 
 type Column = "nights" | "door" | "cleaned" | "plan" | "mails";
 
