@@ -3,20 +3,19 @@
 import { withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
 import { firingId } from "../stores/firing-id.ts";
-import type { ClaimedEvent } from "../stores/stored-event.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { TrackedRead } from "./circuit.ts";
-import type { CircuitBreaker, Verdict } from "./circuit-breaker.ts";
+import type { Floods } from "./floods.ts";
+import type { Read } from "./gate.ts";
+import type { Gates } from "./gates.ts";
 import { Lease } from "./leases.ts";
-import type { ReadLimits } from "./refused-reads.ts";
-import { entryOf, outcomeOf } from "./retries.ts";
+import { entryOf, type FailedOutcome, outcomeOf } from "./retries.ts";
 import { type AttemptEnd, GuardedWrites, Settling } from "./settling.ts";
 import { answerOf } from "./store-call.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 import {
   type AttemptResult,
   type Lane,
-  type Outage,
   type QueueOptions,
   recordOf,
   type WorkFailure,
@@ -29,10 +28,12 @@ export type { AttemptEnd } from "./settling.ts";
 const EARLY = 1000;
 
 export interface AttemptOptions {
-  readonly breaker: CircuitBreaker;
+  readonly gates: Gates;
+  readonly floods: Floods;
   readonly unrecorded: Unrecorded;
-  readonly readLimits: ReadLimits;
   readonly lane: Lane;
+  /** Whether `giveUpAfter` has passed since the event was due. If its lane is still out of reach, it is parked without a read. */
+  readonly givesUp?: boolean | undefined;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
@@ -47,22 +48,21 @@ export class Attempt<Tx> {
   /** Never rejects. */
   readonly ended: Promise<AttemptEnd>;
   /** The events that the attempt has added, and that are due at once. */
-  readonly added: string[] = [];
+  readonly added: Pick<NewEvent, "eventId" | "ref">[] = [];
 
   readonly #queue: QueueOptions<Tx>;
   readonly #options: AttemptOptions;
-  readonly #reading: TrackedRead;
+  readonly #read: Read;
   /** Whether the attempt has used up one of the limited reads. */
   #hasRead = false;
   readonly #startedAt = performance.now();
   readonly #run: CancellableRun<Tx>;
   readonly #settling: Settling<Tx>;
-  readonly #released = Promise.withResolvers<void>();
 
   constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
     this.#queue = queue;
     this.#options = options;
-    this.#reading = options.breaker.begin(claim.ref, options.lane, claim.outageFor);
+    this.#read = options.gates.begin(recordOf(claim), options.lane, { key: claim.eventId });
     this.#run = new CancellableRun(queue.work, claim, {
       attemptTimeout: queue.policy.attemptTimeout,
       onAnswered: () => this.#answered(),
@@ -94,7 +94,6 @@ export class Attempt<Tx> {
   /** Aborts the attempt and releases its lease. The event is due at once, and the attempt does not count. */
   release(): void {
     this.#run.cut("released");
-    this.#released.resolve();
   }
 
   /** Whether the attempt keeps a result that the store did not record. */
@@ -128,10 +127,10 @@ export class Attempt<Tx> {
   #answered(): void {
     // An event without a record needs no read, so its success does not show that reads succeed.
     if (this.claim.ref === null) return;
-    const { breaker, readLimits, lane } = this.#options;
+    const { gates, floods, lane } = this.#options;
     this.#hasRead = true;
-    breaker.recordAnswer(this.#reading, true);
-    readLimits.recordSuccess(lane.account);
+    gates.answered(this.#read);
+    floods.answered(lane);
   }
 
   async #attempt(): Promise<AttemptEnd> {
@@ -150,13 +149,14 @@ export class Attempt<Tx> {
           break;
       // Skip a claim whose lease has expired: another process may work on the event now.
       if (!this.lease.held) return await this.#release();
+      this.#read.beganAt = performance.now();
       const run = (): Promise<AttemptResult> => this.#process();
       const { process } = this.#queue;
       return (await (process ? process(this.claim, run) : run())).outcome;
     } finally {
-      const { breaker, readLimits, lane } = this.#options;
-      breaker.end(this.#reading);
-      if (!this.#hasRead) readLimits.of(lane.account).giveBack();
+      const { gates, floods, lane } = this.#options;
+      gates.end(this.#read);
+      if (!this.#hasRead) floods.giveBack(lane);
     }
   }
 
@@ -165,7 +165,12 @@ export class Attempt<Tx> {
   }
 
   async #process(): Promise<AttemptResult> {
-    if (this.claim.attempts > this.#queue.policy.maxAttempts) return this.#parkSpent();
+    const { policy } = this.#queue;
+    if (this.claim.attempts > policy.maxAttempts) return this.#parkSpent();
+    const { gates, lane, givesUp } = this.#options;
+    const outage = gates.outageOf(lane);
+    if (outage !== undefined && (givesUp || this.claim.outageFor >= policy.giveUpAfter))
+      return this.#giveUp(outage);
     this.#queue.observe({ kind: "started", ...this.#about, lateness: latenessOf(this.claim) });
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
@@ -182,7 +187,15 @@ export class Attempt<Tx> {
         ? `The process ended during attempt ${attempts - 1}, the last allowed attempt, or the store did not record its result. Does the callback call process.exit() or run out of memory?`
         : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
     );
-    return this.#settleFailure({ reason: "callback", error, maxAttempts: 0 });
+    return this.#park({ reason: "callback", error });
+  }
+
+  /** Parks an event that has waited for `giveUpAfter`. Does not read its record, because the platform is out of reach. */
+  async #giveUp(reason: string): Promise<AttemptResult> {
+    const error = new Error(
+      `The platform was out of reach for longer than giveUpAfter (${reason}). Replay the event when the platform answers again.`,
+    );
+    return this.#park({ reason: "unavailable", error });
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
@@ -198,7 +211,8 @@ export class Attempt<Tx> {
       return this.#settleFailure({ reason: "callback", error: settled.error, type });
     if (settled === "done") {
       for (const { event, dueIn = 0, dueAt } of [...extra, ...events])
-        if (dueAt === undefined ? dueIn === 0 : dueAt.getTime() <= now()) this.added.push(firingId(event));
+        if (dueAt === undefined ? dueIn === 0 : dueAt.getTime() <= now())
+          this.added.push({ eventId: firingId(event), ref: event.ref });
       const status = snapshot?.snapshot.status;
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
@@ -206,28 +220,45 @@ export class Attempt<Tx> {
   }
 
   async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
-    const { claim } = this;
-    const { breaker, readLimits, lane } = this.#options;
-    const { outage, error, reason, type, events } = failure;
-    this.#hasRead ||= failure.refused === true || outage !== undefined;
-    // A refusal shows that the platform is up.
-    if (failure.refused) breaker.recordAnswer(this.#reading);
-    // The attempt keeps its slot until it is clear whether this is an outage, so that no other read begins meanwhile.
-    const verdict = outage && (await this.#judged(outage, error));
-    if (failure.refused || verdict === "record" || verdict === "unclear")
-      readLimits.recordRefusal(lane.account, recordOf(claim), error);
-    const limit = readLimits.of(lane.account);
-    if (outage?.limited) limit.recordLimit();
-    const outcome = outcomeOf(failure, claim, this.#queue.policy, {
-      duration: this.#duration,
-      paused: verdict === "outage",
-      up: breaker.isUp(lane),
-      limiting: limit.limiting,
-    });
-    const end = await this.#settling.record({ ...outcome, events });
+    const { waitFor, events, type } = failure;
+    const outcome = this.#outcomeOf(failure);
     // An attempt that waits for another event of its record has not failed, so nothing is observed.
-    if (failure.waitFor !== undefined)
-      return { outcome: end === "retrying" ? "waiting" : (end as AttemptEnd), type };
+    if (waitFor === undefined) return this.#recordFailure(outcome, failure);
+    const end = (await this.#settling.record({ ...outcome, events })) as AttemptEnd;
+    return { outcome: end === "retrying" ? "waiting" : end, type };
+  }
+
+  #outcomeOf(failure: WorkFailure): FailedOutcome {
+    const { claim } = this;
+    const { gates, floods, lane } = this.#options;
+    const { outage, error, refused } = failure;
+    this.#hasRead ||= refused === true || outage !== undefined;
+    let counts = true;
+    if (outage) {
+      const { attempts, outages, outageFor } = claim;
+      const since = outages > 0 ? this.#startedAt - outageFor : undefined;
+      counts = gates.failed(this.#read, { outage, error, isFirst: attempts === 1 && outages === 0, since });
+      if (outage.limited) floods.slowDown(lane.account);
+    }
+    // A refusal shows that the platform is up.
+    if (refused) gates.answered(this.#read);
+    if (refused && claim.previous === undefined) floods.refused(lane, recordOf(claim), error);
+    if (refused && floods.isLimited(lane)) counts = false;
+    return outcomeOf(failure, claim, this.#queue.policy, {
+      duration: this.#duration,
+      counts,
+      nextTryIn: gates.isShut(lane) ? gates.waitAt(performance.now(), lane) : undefined,
+    });
+  }
+
+  #park(failure: WorkFailure): Promise<AttemptResult> {
+    const entry = entryOf({ ...failure, duration: this.#duration });
+    return this.#recordFailure({ state: "parked", reason: failure.reason, entry }, failure);
+  }
+
+  async #recordFailure(outcome: FailedOutcome, failure: WorkFailure): Promise<AttemptResult> {
+    const { reason, error, type, events } = failure;
+    const end = (await this.#settling.record({ ...outcome, events })) as AttemptEnd;
     if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
@@ -236,14 +267,7 @@ export class Attempt<Tx> {
           : { kind: "failed", ...event, retryIn: outcome.in },
       );
     }
-    return { outcome: end as AttemptEnd, type, reason, error };
-  }
-
-  async #judged(outage: Outage, error: unknown): Promise<Verdict> {
-    const { breaker } = this.#options;
-    const judged = breaker.recordOutage(this.#reading, this.claim.outages, outage, error);
-    // A drain or the handler may end before the witnesses answer.
-    return (await Promise.race([judged, this.#released.promise, this.#settling.over])) ?? "unclear";
+    return { outcome: end, type, reason, error };
   }
 
   get #about() {

@@ -2,11 +2,12 @@ import { MAX_TIMER, withTimeout } from "../async.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
 import type { ChangeSignal } from "./change-signal.ts";
-import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Claims } from "./claims.ts";
+import type { Floods } from "./floods.ts";
+import type { Gates } from "./gates.ts";
 import type { Lease } from "./leases.ts";
-import type { ReadLimits } from "./refused-reads.ts";
 import type { RunningAttempts } from "./running-attempts.ts";
+import type { Tries } from "./tries.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
@@ -32,9 +33,10 @@ export interface DrainResult {
 }
 
 interface DrainParts<Tx> {
-  readonly breaker: CircuitBreaker;
   readonly unrecorded: Unrecorded;
-  readonly readLimits: ReadLimits;
+  readonly gates: Gates;
+  readonly floods: Floods;
+  readonly tries: Tries<Tx>;
   readonly changes: ChangeSignal;
   readonly running: RunningAttempts<Tx>;
   readonly claims: Claims<Tx>;
@@ -73,33 +75,36 @@ export class Drain<Tx> {
   }
 
   async #handleDue(): Promise<void> {
-    const { breaker, unrecorded, changes, claims } = this.#parts;
+    const { gates, unrecorded, changes, claims, tries } = this.#parts;
     const { requested } = this.#stop;
-    /** The looks that the last empty claim has seen. */
-    let looked = -1;
+    tries.lookAnew();
+    /** What the last empty claim has seen. */
+    let looked = "";
     while (!this.isOver) {
       const { next, looks } = changes;
       const now = performance.now();
-      const { limit, wait } = claims.roomAt(now);
+      const { limit, wait, version } = claims.roomAt(now);
       const isHopeless = this.#isHopeless(now);
-      const isPaused = breaker.isAllShut;
-      breaker.askDue(now);
-      if (limit > 0 && !isHopeless && looked !== looks) {
+      if (limit > 0 && !isHopeless && looked !== `${looks} ${version}`) {
         const filled = await Promise.race([claims.fill({ limit, claimant: this }), requested]);
-        if (filled?.claimed === 0) looked = looks;
-      } else if (
-        this.#open.size > 0 ||
-        breaker.asking ||
-        !(limit > 0 || isPaused || isHopeless || claims.closed)
-      ) {
+        if (filled?.claimed === 0) looked = `${looks} ${version}`;
+        continue;
+      }
+      const limitedIn = isHopeless ? undefined : await Promise.race([tries.run(this), requested]);
+      if (changes.next !== next) continue;
+      const isBlocked = limit === 0 && !(gates.isAllShut || isHopeless || claims.closed);
+      if (this.#open.size > 0 || isBlocked || limitedIn !== undefined) {
         if (this.#onlyKeepsResults && unrecorded.isStuckAt(now)) {
           // If the store records others, the results are at fault themselves, and go on without the drain.
           if (unrecorded.failure === undefined) break;
           throw unrecorded.failure;
         }
-        const within = limit > 0 || isPaused || isHopeless ? undefined : wait;
+        const within = Math.min(
+          limitedIn ?? Number.POSITIVE_INFINITY,
+          (isBlocked && wait) || Number.POSITIVE_INFINITY,
+        );
         const either = Promise.race([next, requested]);
-        await (within === undefined ? either : withTimeout(within, either));
+        await (Number.isFinite(within) ? withTimeout(within, either) : either);
       } else {
         // The loop may be claiming the last due events at this moment.
         await Promise.race([claims.inFlight(), requested]);
@@ -110,8 +115,8 @@ export class Drain<Tx> {
 
   /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
   #isHopeless(now: number): boolean {
-    const { limiting, since } = this.#parts.readLimits.of(undefined);
-    return !this.#stop.timed && limiting && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
+    const { since } = this.#parts.floods;
+    return !this.#stop.timed && since !== undefined && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
   }
 
   /** Whether all that the drain waits for are results that the store does not record. */

@@ -1,6 +1,5 @@
 import { idleTimer } from "../async.ts";
 import type { ChangeSignal } from "./change-signal.ts";
-import type { CircuitBreaker } from "./circuit-breaker.ts";
 import type { Claims } from "./claims.ts";
 import type { QueueOptions } from "./work.ts";
 
@@ -20,7 +19,6 @@ const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
 
 interface LoopOptions<Tx> {
-  readonly breaker: CircuitBreaker;
   readonly claims: Claims<Tx>;
   readonly changes: ChangeSignal;
 }
@@ -33,6 +31,8 @@ export class Loop<Tx> {
   readonly #stopped = Promise.withResolvers<void>();
   /** When the loop claims next, on the monotonic clock. */
   #dueAt = NOW;
+  /** The version of the room at the last claim. If it differs now, other events may be claimed than then. */
+  #version = 0;
   #failure: unknown;
 
   constructor(queue: QueueOptions<Tx>, options: LoopOptions<Tx>) {
@@ -94,13 +94,13 @@ export class Loop<Tx> {
    * @returns ms until the loop must look again. It is `undefined` if only a change needs another look
    */
   async #claimDue(): Promise<number | undefined> {
-    const { breaker, claims } = this.#options;
+    const { claims } = this.#options;
     const now = performance.now();
-    // The end of the wait in a pause is the time to ask the witnesses again.
-    const askIn = breaker.askDue(now);
-    const { limit, ahead, wait } = claims.roomAt(now);
-    if (this.#dueAt > now) return earlier(this.#dueAt - now, askIn);
-    if (limit + ahead === 0) return earlier(wait ?? NEVER, askIn);
+    const { limit, ahead, wait, version } = claims.roomAt(now);
+    if (version !== this.#version) this.#dueAt = NOW;
+    if (this.#dueAt > now) return this.#dueAt - now;
+    if (limit + ahead === 0) return wait;
+    this.#version = version;
     await this.#ask(limit, ahead);
     this.#failure = undefined;
     return 0;
@@ -137,10 +137,4 @@ async function sleep(ms: number | undefined, changed: Promise<void>): Promise<bo
   const rang = await Promise.race([over, changed]);
   clearTimeout(timer);
   return rang === true;
-}
-
-/** Returns the shorter wait. `NEVER` and `undefined` stand for none. */
-function earlier(one: number, other: number | undefined): number | undefined {
-  const wait = Math.min(one, other ?? NEVER);
-  return wait === NEVER ? undefined : wait;
 }

@@ -5,6 +5,7 @@ import type { FailureReason } from "../stores/event-states.ts";
 import type { Entry, Outcome } from "../stores/event-store.ts";
 import { clampWait } from "../stores/outcomes.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
+import { LONGEST_RETRY_AFTER } from "./gate.ts";
 import type { Backoff, Policy, WorkFailure } from "./work.ts";
 
 const SECOND = 1000;
@@ -43,17 +44,16 @@ export function safeBackoff(backoff: Backoff, fallback: Backoff): Backoff {
   };
 }
 
-/** The longest `Retry-After` that the queue obeys, ms. */
-export const LONGEST_RETRY_AFTER = 15 * 60_000;
-/**
- * The longest wait of an event whose lane gets no answer, ms. Otherwise, the event could wait for hours after the outage.
- */
-const LONGEST_WAIT_IN_OUTAGE = 30_000;
+/** The longest wait of an event whose failure does not count, ms, so that it is handled soon after the outage. */
+const LONGEST_UNCOUNTED = 40 * SECOND;
 /**
  * The longest of the first waits of a record that got no answer while others did, ms. Such a failure is often gone at the
  * next read.
  */
 const SOON = [2 * SECOND, 4 * SECOND, 8 * SECOND] as const;
+
+/** What a failed attempt does to its event. */
+export type FailedOutcome = Extract<Outcome, { state: "retrying" | "parked" }>;
 
 /** Decides what follows a failed attempt: a retry that counts, a retry that does not count, or parking. */
 export function outcomeOf(
@@ -63,34 +63,32 @@ export function outcomeOf(
   now: {
     /** How long the attempt took, ms. */
     readonly duration: number;
-    /** Whether the platform is out of reach. */
-    readonly paused: boolean;
-    /** Whether the platform has answered for another record within the last seconds. */
-    readonly up: boolean;
-    /** Whether the platform refuses many records in a row. If `true`, a refusal says nothing about this record. */
-    readonly limiting: boolean;
+    /** Whether the attempt counts. */
+    readonly counts: boolean;
+    /** ms until the next try of the event's lane. `undefined` if the lane is not shut. */
+    readonly nextTryIn: number | undefined;
   },
-): Extract<Outcome, { state: "retrying" | "parked" }> {
-  const { reason, type, outage } = failure;
+): FailedOutcome {
+  const { reason, type, outage, waitFor } = failure;
+  const { attempts, outages, outageFor } = claim;
   const what = { reason, type, entry: entryOf({ ...failure, duration: now.duration }) };
-  if (failure.waitFor !== undefined)
-    return { state: "retrying", in: failure.waitFor, counted: false, waits: true, ...what };
-  if (outage || (failure.refused && now.limiting)) {
-    const left = policy.giveUpAfter - claim.outageFor;
-    if (left <= 0) return { state: "parked", ...what };
-    // The wait grows with the number of outages. After a refusal, the wait also grows with the counted attempts.
-    const own = policy.backoff(claim.outages + (outage ? 1 : claim.attempts));
-    const backoff = outage ? Math.min(own, longestWait(claim.outages, now)) : own;
-    const asked = Math.min(outage?.retryAfter ?? 0, LONGEST_RETRY_AFTER);
-    return {
-      state: "retrying",
-      in: clampWait(Math.min(Math.max(backoff, asked), left)),
-      counted: false,
-      ...what,
-    };
-  }
-  if (isLastAttempt(claim.attempts, failure, policy)) return { state: "parked", ...what };
-  return { state: "retrying", in: clampWait(policy.backoff(claim.attempts)), counted: true, ...what };
+  const retry = (wait: number, counted: boolean) =>
+    ({ state: "retrying", in: clampWait(wait), counted, ...what }) as const;
+  if (waitFor !== undefined) return { ...retry(waitFor, false), waits: true };
+  const left = outage || !now.counts ? policy.giveUpAfter - outageFor : Number.POSITIVE_INFINITY;
+  if (left <= 0 || (now.counts && isLastAttempt(attempts, failure, policy)))
+    return { state: "parked", ...what };
+  const nextTryIn = now.nextTryIn ?? Number.POSITIVE_INFINITY;
+  if (!outage)
+    return now.counts
+      ? retry(policy.backoff(attempts), true)
+      : // A refusal in a flood. Its wait grows with the attempts before the flood, too.
+        retry(Math.min(policy.backoff(outages + attempts), left), false);
+  const asked = Math.min(outage.retryAfter ?? 0, LONGEST_RETRY_AFTER);
+  const wait = now.counts
+    ? Math.min(policy.backoff(attempts), SOON[attempts - 1] ?? Number.POSITIVE_INFINITY)
+    : Math.max(asked, Math.min(policy.backoff(outages + 1), LONGEST_UNCOUNTED));
+  return retry(Math.min(wait, nextTryIn, left), now.counts);
 }
 
 /** Whether a counted attempt that failed is the last one. A failure may set a lower limit than the queue's. */
@@ -100,10 +98,6 @@ export function isLastAttempt(
   { maxAttempts }: Pick<Policy, "maxAttempts">,
 ): boolean {
   return attempt >= Math.min(failure.maxAttempts ?? maxAttempts, maxAttempts);
-}
-
-function longestWait(outages: number, now: { readonly paused: boolean; readonly up: boolean }): number {
-  return now.up && !now.paused ? (SOON[outages] ?? Number.POSITIVE_INFINITY) : LONGEST_WAIT_IN_OUTAGE;
 }
 
 /** Makes the history entry of an attempt. */

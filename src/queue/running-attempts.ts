@@ -1,10 +1,10 @@
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { Attempt, type AttemptEnd, type AttemptOptions } from "./attempt.ts";
-import type { CircuitBreaker } from "./circuit-breaker.ts";
+import type { Fairness } from "./fairness.ts";
+import type { Floods } from "./floods.ts";
+import type { Gates } from "./gates.ts";
 import { GRACE, type Leases } from "./leases.ts";
-import type { ReadLimits } from "./refused-reads.ts";
-import type { Shares } from "./shares.ts";
 import type { Unrecorded } from "./unrecorded.ts";
 import { type QueueOptions, recordOf } from "./work.ts";
 
@@ -18,11 +18,11 @@ export interface AttemptWatcher<Tx> {
 }
 
 interface RunningAttemptsOptions<Tx> {
-  readonly breaker: CircuitBreaker;
+  readonly gates: Gates;
+  readonly floods: Floods;
+  readonly fairness: Fairness;
   readonly unrecorded: Unrecorded;
-  readonly readLimits: ReadLimits;
   readonly leases: Leases<Tx>;
-  readonly shares: Shares;
   /** Called when an attempt needs no slot any more, although it has not ended. */
   readonly onSettling: () => void;
   readonly onEnded: (end: AttemptEnd) => void;
@@ -72,23 +72,25 @@ export class RunningAttempts<Tx> {
     return this.#byRecord.get(recordOf(event));
   }
 
-  start(claim: ClaimedEvent, leaseEndsAt: number): Attempt<Tx> {
-    const { breaker, readLimits, unrecorded, leases, shares, onSettling } = this.#options;
+  /** @param givesUp - whether the attempt parks its event without a read */
+  start(claim: ClaimedEvent, leaseEndsAt: number, givesUp = false): Attempt<Tx> {
+    const { gates, floods, fairness, unrecorded, leases, onSettling } = this.#options;
     const earlier = this.ofSameRecord(claim);
     const lane = this.#queue.laneOf(claim);
-    const giveUpSlot = shares.begin(lane.account, performance.now());
+    fairness.take(lane.account);
     const options: AttemptOptions = {
-      breaker,
-      readLimits,
+      gates,
+      floods,
       unrecorded,
       lane,
+      givesUp,
       leaseEndsAt,
       after: earlier?.ended,
       onSettling: () => {
         // The store may fail to record the end, and is asked again.
         if (this.#settling.has(attempt)) return;
         this.#settling.add(attempt);
-        giveUpSlot();
+        fairness.free(lane.account);
         this.freed += 1;
         onSettling();
       },
@@ -100,7 +102,7 @@ export class RunningAttempts<Tx> {
     leases.add(attempt.lease);
     for (const watcher of this.#watchers) watcher.started(attempt);
     void attempt.ended.then((end) => {
-      giveUpSlot();
+      if (!this.#settling.has(attempt)) fairness.free(lane.account);
       this.#ended(attempt, end);
     });
     return attempt;

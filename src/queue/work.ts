@@ -84,10 +84,10 @@ export interface QueueOptions<Tx> {
   readonly work: Work<Tx>;
   /** Names the lane of an event. */
   readonly laneOf: (event: Pick<NewEvent, "ref" | "eventId">) => Lane;
-  /** Whether this process must not handle an event, which stays for others. Default: it handles all. */
-  readonly isStray?: ((event: Pick<NewEvent, "ref" | "eventId">) => boolean) | undefined;
-  /** Reads a record that shows whether the platform answers. */
-  readonly readWitness?: ReadWitness | undefined;
+  /** Returns how the refs of a lane begin, or, without a kind, the refs and event ids of an account. */
+  readonly beginningOf: (lane: Lane) => string;
+  /** Whether events have accounts. Events without one then stay for other processes. */
+  readonly hasAccounts: boolean;
   readonly policy: Policy;
   /** Gets each observation. Must not throw. */
   readonly observe: (event: QueueObservation) => void;
@@ -158,19 +158,19 @@ export function laneKey({ account, kind }: Lane): string {
   return `${account ?? ""} ${kind ?? ""}`;
 }
 
+/** The lanes of an account, or of everything in an app without accounts. A lane is itself. */
+export function lanesOf({ account, kind }: Lane): readonly Lane[] {
+  if (kind !== undefined) return [{ account, kind }];
+  return [
+    { account, kind: "bookings" },
+    { account, kind: "listings" },
+  ];
+}
+
 /** Returns the name of the event's record: its `ref`. An event without a record counts as a record of its own. */
 export function recordOf({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): string {
   return ref ?? eventId;
 }
-
-/**
- * Reads a record once. Resolves to the failure if the platform does not answer; to `undefined` if it does, even with 404;
- * to `none` if the answer shows nothing.
- */
-export type ReadWitness = (
-  ref: string,
-  signal: AbortSignal,
-) => Promise<{ readonly outage: Outage; readonly error: unknown } | "none" | undefined>;
 
 /** The fields of every observation of an attempt. */
 export interface AttemptObservation {

@@ -12,7 +12,7 @@ import {
   optionsObject,
   or,
 } from "../options.ts";
-import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
+import type { Gates } from "../queue/gates.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/field-changes.ts";
 import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
@@ -210,7 +210,7 @@ export interface Settings {
   /** The client of the account. */
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
-  readonly breaker: CircuitBreaker;
+  readonly gates: Gates;
   readonly every: number;
   /** It is `undefined` if there is one account. */
   readonly accounts: ReconcilerOptions["accounts"];
@@ -261,7 +261,7 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     account: undefined,
     client: internals.client,
     store: internals.store!,
-    breaker: internals.breaker!,
+    gates: internals.gates!,
     every,
     accounts,
     expectedEndpoints: expectedOf(checked.expectedEndpoints),

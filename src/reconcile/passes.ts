@@ -88,7 +88,7 @@ export class Passes {
     findings: Findings,
     { isDue, again }: Occasion,
   ): Promise<Pass | AgainPass | undefined> {
-    const { account, store, every, breaker, internals, log } = this.#settings;
+    const { account, store, every, gates, internals, log } = this.#settings;
     const { backoff, leaseDuration } = internals;
     const asked = isDue === undefined;
     await this.#watch.settled();
@@ -106,7 +106,7 @@ export class Passes {
         log.warn("the reconciler could not renew its lock in the store. Trying again", { error, account }),
     });
     if (!lock) return undefined;
-    const reader = new Reader({ ...this.#settings, stop, breaker, backoff, asked });
+    const reader = new Reader({ ...this.#settings, stop, gates, backoff, asked });
     const shared = { stop, reader, findings, changes: this.#changes, missing: [], unreached: [] };
     const context = { ...this.#settings, ...shared };
     const pass = again

@@ -1,25 +1,26 @@
-// The reads of a pass: when the circuit breaker lets them through, and when an outage stops the pass.
+// The reads of a pass: when the gates let them through, and when an outage stops the pass.
 
 import { splitKey } from "../account.ts";
-import { pause, untilAborted } from "../async.ts";
+import { pause } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
-import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
-import type { Backoff, Lane, LaneKind, Outage } from "../queue/work.ts";
+import type { Gates } from "../queue/gates.ts";
+import { type Backoff, type Lane, type LaneKind, lanesOf, type Outage } from "../queue/work.ts";
 import type { Doubt } from "../webhooks/processing/gone-witness.ts";
 import { fetchFailure } from "../webhooks/processing/record.ts";
+import { beginningOf } from "../webhooks/refs.ts";
 import type { Incomplete, Settings } from "./options.ts";
 
 /** How many times a pass tries to read one record while the platform is out of reach. */
 const TRIES = 3;
-/** The longest wait before another try at a record while the breaker is closed, ms. It grows with the tries. */
+/** The longest wait before another try at a record while its gates are open, ms. It grows with the tries. */
 const LONGEST_BACKOFF = 1000;
-/** The pass stops when the pause has begun or was prolonged this many times in a row. */
+/** The pass stops when so many tries in a row have failed at a gate, the failure that shut it included. */
 const ROUNDS = 3;
 /** The longest wait within a pass, ms. If a longer wait is needed, the pass stops and the next pass continues. */
 const LONGEST_WAIT = 60_000;
 /** The same for one of several accounts, so that its pass soon makes room for others. */
 const LONGEST_WAIT_OF_ACCOUNT = 5000;
-/** How often a read looks whether the half-open breaker lets it through, ms. */
+/** How often a read looks whether a shut gate lets it through, ms. */
 const LOOK_AGAIN = 50;
 /** How long one read waits for waiting events at most, ms: if this process handles events, and if it does not. */
 const [PATIENCE, PATIENCE_WITH_OTHERS] = [5000, 1000];
@@ -66,34 +67,33 @@ interface ReaderOptions extends Pick<Settings, "rate"> {
   readonly store: Pick<Settings["store"], "nextDue">;
   readonly internals: Pick<Settings["internals"], "handlesEvents">;
   readonly stop: StopReason;
-  /** The circuit breaker of the handler's queue, which shares its outages with the pass. */
-  readonly breaker: CircuitBreaker;
+  /** The gates of the handler's queue, which shares its outages with the pass. */
+  readonly gates: Gates;
   readonly backoff: Backoff;
   /** Whether the user asked for the pass. If so, a wait keeps the process alive, and a pause does not hold up the first read. */
   readonly asked: boolean;
 }
 
-/** Reads from the platform when the circuit breaker allows it, and stops the pass in an outage. */
+/** Reads from the platform when the gates allow it, and stops the pass in an outage. */
 export class Reader {
   readonly #options: ReaderOptions;
   #triesAtOnce: boolean;
   readonly #rate: RateLimit;
   /** Whether no process seems to handle the events that wait. */
   #eventsStay = false;
-  /** A pass that the user asked for does not count the pauses before it. */
-  readonly #pausesBefore: Readonly<Record<LaneKind, number>>;
+  /** A pass that the user asked for does not count the failed tries before it. */
+  readonly #failuresBefore: Readonly<Record<LaneKind, number>>;
 
   /** Whether the platform has answered any request. */
   answered = false;
 
   constructor(options: ReaderOptions) {
     this.#options = options;
-    const { account, asked, breaker, rate } = options;
+    const { account, asked, gates, rate } = options;
     this.#rate = new RateLimit(rate);
     this.#triesAtOnce = asked;
-    if (asked) breaker.tryNow(account);
-    const before = (kind: LaneKind): number => (asked ? breaker.pausesOf({ account, kind }) : 0);
-    this.#pausesBefore = { bookings: before("bookings"), listings: before("listings") };
+    const before = (kind: LaneKind): number => (asked ? gates.failuresOf({ account, kind }) : 0);
+    this.#failuresBefore = { bookings: before("bookings"), listings: before("listings") };
   }
 
   /** Waits until a read may begin. Resolves to `false` if the pass stops. @param name - what is read */
@@ -107,16 +107,17 @@ export class Reader {
 
   /** @param name - the record's `ref`, or another name for what is read */
   async read<T>(name: string, ask: (options: RequestOptions) => PromiseLike<T>): Promise<Read<T>> {
-    const { stop, breaker, backoff, asked } = this.#options;
+    const { stop, gates, backoff, asked } = this.#options;
     const { signal } = stop;
     let failure: Failure | undefined;
     for (let tries = 1; tries <= TRIES && (await this.turn(name)); tries += 1) {
-      const reading = breaker.begin(name, this.#laneOfRead(name));
+      const lane = this.#laneOfRead(name);
+      const reading = gates.begin(name, lane);
       try {
-        // Do not let the client retry: the client's retries would ignore the breaker.
+        // Do not let the client retry: the client's retries would ignore the gates.
         const value = await ask({ signal, maxRetries: 0 });
         this.answered = true;
-        breaker.recordAnswer(reading, true);
+        gates.answered(reading);
         return { value };
       } catch (error) {
         if (signal.aborted) return failure;
@@ -124,41 +125,39 @@ export class Reader {
         failure = { error, answered: !outage };
         if (!outage) {
           this.answered = true;
-          breaker.recordAnswer(reading);
+          gates.answered(reading);
           return failure;
         }
-        // The witnesses may take a minute. A pass that stops does not wait for them.
-        const judged = breaker.recordOutage(reading, tries === 1 ? 0 : 1, outage, error);
-        const verdict = await untilAborted(judged, signal).catch(() => undefined);
-        if (signal.aborted) return failure;
-        // If the platform answers for other records, this failure affects only this one.
-        if (verdict === "record") {
+        const counts = gates.failed(reading, { outage, error, isFirst: tries === 1 });
+        // If the platform answers for other records of the lane, this failure affects only this one.
+        if (counts && !gates.isShut(lane)) {
           failure = { error, answered: true };
           this.answered = true;
         } else this.#outOfReach(outage, name);
       } finally {
-        breaker.end(reading);
+        gates.end(reading);
       }
-      if (!breaker.isPaused(this.#laneOfRead(name)) && tries < TRIES)
+      if (!gates.isShut(lane) && tries < TRIES)
         await pause(Math.min(backoff(tries), LONGEST_BACKOFF * tries), signal, asked);
     }
     return failure;
   }
 
   /** Reports that a record was not found, and nothing else either, so that the events of its kind wait. */
-  async doubt(ref: string, { error, outage }: Doubt): Promise<void> {
-    const { breaker } = this.#options;
-    const reading = breaker.begin(ref, this.#laneOfRead(ref));
-    await breaker.recordOutage(reading, 0, outage, error);
-    breaker.end(reading);
+  doubt(ref: string, { error, outage }: Doubt): void {
+    const { gates } = this.#options;
+    const reading = gates.begin(ref, this.#laneOfRead(ref));
+    gates.failed(reading, { outage, error, isFirst: true });
+    gates.end(reading);
   }
 
   /** Waits while events wait, because they share the platform's limits with the pass. */
   async #letEventsGoFirst(): Promise<void> {
-    const { stop, store, internals, breaker, asked } = this.#options;
+    const { stop, store, internals, gates, asked } = this.#options;
     const since = performance.now();
-    // Events that wait for the end of a pause do not need the platform's limits now.
-    while (!stop.signal.aborted && !breaker.pause && (await store.nextDue()) === 0) {
+    // Events behind a shut gate do not need the platform's limits now.
+    const isOut = () => gates.shut.flatMap(({ lane }) => lanesOf(lane).map(beginningOf));
+    while (!stop.signal.aborted && !gates.isAllShut && (await store.nextDue({ except: isOut() })) === 0) {
       const patience = internals.handlesEvents() ? PATIENCE : this.#eventsStay ? 0 : PATIENCE_WITH_OTHERS;
       if (performance.now() - since >= patience) {
         this.#eventsStay = true;
@@ -171,9 +170,9 @@ export class Reader {
 
   /** Stops the pass if waiting does not help, because the token is missing or refused. */
   #outOfReach({ everything, limited }: Outage, name: string): void {
-    const { stop, breaker } = this.#options;
+    const { stop, gates } = this.#options;
     if (everything && !limited)
-      stop.stop("unreachable", breaker.waitAt(performance.now(), this.#laneOfRead(name)));
+      stop.stop("unreachable", gates.waitAt(performance.now(), this.#laneOfRead(name)));
   }
 
   /** Returns the lane of a record, or of another thing that a pass reads. */
@@ -182,22 +181,22 @@ export class Reader {
     return { account: this.#options.account, kind: isListing ? "listings" : "bookings" };
   }
 
-  /** Waits until the breaker lets a read through. Resolves to `false` if the pass stops. */
+  /** Waits until the gates let a read through, which may be their try. Resolves to `false` if the pass stops. */
   async #isReady(name: string): Promise<boolean> {
-    const { account, stop, breaker, asked } = this.#options;
+    const { account, stop, gates, asked } = this.#options;
     const lane = this.#laneOfRead(name);
     const longest = account === undefined ? LONGEST_WAIT : LONGEST_WAIT_OF_ACCOUNT;
     const since = performance.now();
     while (!stop.signal.aborted) {
       const now = performance.now();
-      const { room, wait = 0 } = breaker.gateAt(now, lane);
-      if (this.#triesAtOnce || room > 0) {
+      const wait = gates.waitAt(now, lane);
+      if (this.#triesAtOnce || gates.lets(lane, now)) {
         this.#triesAtOnce = false;
         return true;
       }
-      const rounds = breaker.pausesOf(lane) - this.#pausesBefore[lane.kind];
-      if (rounds >= ROUNDS || now - since + wait > longest) stop.stop("unreachable", wait);
-      else await pause(wait || LOOK_AGAIN, stop.signal, asked);
+      const failed = gates.failuresOf(lane) - this.#failuresBefore[lane.kind];
+      if (failed >= ROUNDS || now - since + wait > longest) stop.stop("unreachable", wait);
+      else await gates.whileWaiting(lane, () => pause(wait || LOOK_AGAIN, stop.signal, asked));
     }
     return false;
   }

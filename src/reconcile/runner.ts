@@ -105,7 +105,7 @@ export class Runner {
   }
 
   async #passAll(isAgain: boolean, signal: AbortSignal): Promise<ReconcileReport> {
-    const { breaker, concurrency, observe, store } = this.#settings;
+    const { gates, concurrency, observe, store } = this.#settings;
     const sums = new Sums(isAgain);
     const { ids, invalid } = await this.#list.get(-1);
     sums.invalid(invalid);
@@ -114,7 +114,7 @@ export class Runner {
       this.#slots.run(async () => {
         if (signal.aborted) return;
         // If nothing is reached, each further account would wait for an answer in vain.
-        const isOut = sums.unreachable > 0 && breaker.isAllShut && breaker.waitAt(performance.now()) > 0;
+        const isOut = sums.unreachable > 0 && gates.isAllShut;
         if (isOut) sums.skip();
         else await this.#addTo(sums, account, runId, signal);
       }),

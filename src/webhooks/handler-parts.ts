@@ -1,12 +1,13 @@
 // The parts of a webhook handler, and how they work together.
 
-import { accountOf, checkAccount } from "../account.ts";
+import { checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
 import { detached } from "../async-context.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
+import type { Gates } from "../queue/gates.ts";
 import { Queue } from "../queue/queue.ts";
 import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
@@ -27,12 +28,11 @@ import { Refusals } from "./processing/refusals.ts";
 import { zoneSetter } from "./processing/time-zone.ts";
 import { unknownStatuses } from "./processing/unknown-status.ts";
 import { unreadableStays } from "./processing/unreadable-stay.ts";
-import { witnessReader } from "./processing/witness-reader.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { secretPlaceOf, weaknessOf } from "./receiving/verify.ts";
-import { laneOf } from "./refs.ts";
+import { beginningOf, laneOf } from "./refs.ts";
 import { drainInContext, hasWaitUntil, type ReceiveContext, WaitingRequests } from "./request-context.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import { noteHandler } from "./rivals.ts";
@@ -193,7 +193,7 @@ export class HandlerParts<Tx> {
       ...this.#reading,
       ...{ store: store as EventStore<unknown> | undefined, log: this.#log, add },
       topics: topicsOf(settings.on),
-      breaker: queue?.breaker,
+      gates: queue?.gates,
       goneWitness: this.#gone?.goneWitness,
       refusals: this.#gone?.refusals,
       observe: (event) => this.#observe?.(event),
@@ -203,7 +203,7 @@ export class HandlerParts<Tx> {
       },
       handlesEvents: () => queue?.handles ?? false,
       drainIfStarted: async () => {
-        if (settings.autoStart) await queue?.push();
+        if (settings.autoStart) await queue?.drain();
       },
     };
   }
@@ -247,8 +247,8 @@ export class HandlerParts<Tx> {
     return new Queue<Tx>({
       store,
       laneOf,
-      ...(hasAccounts && { isStray: (event) => accountOf(event) === undefined }),
-      readWitness: witnessReader(client, this.#gone!.goneWitness),
+      beginningOf,
+      hasAccounts,
       work: createWork({ ...callbacks, skipUnchanged, queued, ...this.#reading }),
       policy,
       observe: (event) => {
@@ -267,6 +267,7 @@ export class HandlerParts<Tx> {
 export async function eraseIn(
   { accountFrom }: Pick<Settings<Booking, Listing, never>, "accountFrom">,
   store: EventStore<never> | undefined,
+  gates: Gates | undefined,
   id: string,
 ): Promise<ErasedAccount> {
   const account = checkAccount(id, ["id"]);
@@ -276,7 +277,9 @@ export async function eraseIn(
       message: "eraseAccount() needs a handler with the option accountFrom",
     });
   if (!store) throw new StayhookError("eraseAccount() needs an EventStore. forwardTo keeps no events.");
-  return eraseAccount(store, account);
+  const erased = await eraseAccount(store, account);
+  gates?.closeAccount(account);
+  return erased;
 }
 
 /** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
@@ -312,9 +315,9 @@ async function runInline<Tx>({ recorded, replyBy }: Received, queue: Queue<Tx>, 
   const { event, added } = recorded!;
   const { eventId } = event;
   try {
-    await queue.runNow(eventId, replyBy);
+    await queue.runNow(event, replyBy);
     // The first delivery may have ended before its follow-up event was handled.
-    if (added === "duplicate") await queue.runNow(followUpId(eventId), replyBy);
+    if (added === "duplicate") await queue.runNow({ eventId: followUpId(eventId), ref: null }, replyBy);
   } catch (error) {
     log.error(`event ${eventId} could not be processed inline`, { error, eventId });
   }

@@ -201,7 +201,7 @@ export function createWebhookHandler<
       const { rules, add } = parts;
       return recordTimers({ ref, hasAccounts, rules, store, add, closed: isClosed });
     },
-    eraseAccount: (id) => eraseIn(settings, store, id),
+    eraseAccount: (id) => eraseIn(settings, store, queue?.gates, id),
     endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),
     health: () => healthOf({ ...parts.patient, closed: isClosed() }),
     close: async (given) => {

@@ -110,7 +110,7 @@ export interface Patient {
   readonly store: Pick<EventStore<never>, "lastReceivedAt" | "oldestWaiting" | "schema"> | undefined;
   readonly counts: Pick<StoreCounts, "count"> | undefined;
   readonly queue:
-    | Pick<Queue<never>, "state" | "pause" | "failure" | "pausedAccounts" | "retentionError">
+    | Pick<Queue<never>, "state" | "pause" | "failure" | "pausedAccounts" | "retentionError" | "checkPauses">
     | undefined;
   readonly hasAccounts?: boolean;
   readonly closed: boolean;
@@ -140,6 +140,8 @@ export async function healthOf(patient: Patient): Promise<Health> {
     answerOf(async () => store?.oldestWaiting()),
     answerOf(async () => store?.lastReceivedAt()),
     answerOf(async () => store?.schema?.()),
+    // A pause that is told must have something that waits for its end.
+    answerOf(async () => queue?.checkPauses()),
   ]);
   const retention = queue?.retentionError === undefined ? {} : { retentionError: queue.retentionError };
   const failed = [counted, oldest, last, schema].find((answer) => "error" in answer);

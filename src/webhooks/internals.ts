@@ -5,7 +5,7 @@ import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { Topic } from "../models/topics.ts";
-import type { CircuitBreaker } from "../queue/circuit-breaker.ts";
+import type { Gates } from "../queue/gates.ts";
 import type { Backoff } from "../queue/work.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
@@ -38,7 +38,7 @@ export interface Internals {
   /** Warns once about each status that this version does not know. */
   readonly statusSeen: StatusSeen;
   /** Tells whether the platform is out of reach. It is `undefined` if the handler has no `store`. */
-  readonly breaker: CircuitBreaker | undefined;
+  readonly gates: Gates | undefined;
   /** Tells whether a record that is not found is gone. It is `undefined` if the handler has no `store`. */
   readonly goneWitness: GoneWitness | undefined;
   /** Remembers since when a known record is refused. It is `undefined` if the handler has no `store`. */

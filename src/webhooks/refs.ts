@@ -45,6 +45,12 @@ export function laneOf({ ref, eventId }: { readonly ref: string | null; readonly
   return { account, kind };
 }
 
+/** Returns how the refs of a lane begin, or, without a kind, all refs and event ids of an account. */
+export function beginningOf({ account, kind }: Lane): string {
+  const kindOfRef = { bookings: "booking:", listings: "listing:" } as const;
+  return inAccount(account, kind === undefined ? "" : kindOfRef[kind]);
+}
+
 /** The keys of `on` whose callback runs for every event of a booking or listing that has no callback of its own. */
 export const kindsOfRecords: readonly string[] = ["booking", "listing"];
 

@@ -107,7 +107,7 @@ export class WaitingRequests {
 export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): Promise<unknown> {
   const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
   // The drain also handles events that are not of this request.
-  const pushed = detached(() => queue.push()).catch(failed);
+  const pushed = detached(() => queue.drain()).catch(failed);
   try {
     // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
     context.waitUntil(pushed);

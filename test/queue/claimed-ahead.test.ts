@@ -279,7 +279,7 @@ test("an inline request handles its event although the loop has claimed it", asy
   const { untilWaiting, queue, ran } = await busyQueue();
   const ids = await untilWaiting();
   const last = ids.at(-1)!;
-  const running = queue.runNow(last, performance.now() + SECOND);
+  const running = queue.runNow(eventOf(last), performance.now() + SECOND);
   await advance(SECOND);
   await running;
   expect(ran.filter((id) => id === last)).toEqual([last]);

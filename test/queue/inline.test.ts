@@ -24,7 +24,9 @@ describe("an event that is processed inline", () => {
     const { work, end } = longWork();
     const { queue, add, ran, stateOf } = queueOf({ work });
     await add("other", "own");
-    const runs = watch(Promise.all([queue.runNow("own", soon()), queue.runNow("own", soon())]));
+    const runs = watch(
+      Promise.all([queue.runNow(eventOf("own"), soon()), queue.runNow(eventOf("own"), soon())]),
+    );
     await advance(5 * SECOND);
     expect(runs.settled).toBe(false);
     end();
@@ -38,7 +40,7 @@ describe("an event that is processed inline", () => {
     const { work, end } = longWork();
     const { queue, add, stateOf } = queueOf({ work });
     await add("a");
-    const run = watch(queue.runNow("a", soon()));
+    const run = watch(queue.runNow(eventOf("a"), soon()));
     await advance(25 * SECOND - 1);
     expect(run.settled).toBe(false);
     await advance(1);
@@ -53,7 +55,7 @@ describe("an event that is processed inline", () => {
   test("is not waited for beyond the deadline if the store hangs", async () => {
     const { queue, add } = queueOf({ alter: { claim: hanging } });
     await add("a");
-    const run = watch(queue.runNow("a", soon()));
+    const run = watch(queue.runNow(eventOf("a"), soon()));
     await advance(25 * SECOND);
     expect(run.settled).toBe(true);
   });
@@ -62,14 +64,14 @@ describe("an event that is processed inline", () => {
     const { queue, add, store, calls } = queueOf();
     await add("theirs");
     await store.claim({ limit: 1, leaseDuration: 3600 * SECOND });
-    const run = watch(queue.runNow("theirs", soon()));
+    const run = watch(queue.runNow(eventOf("theirs"), soon()));
     await advance(25 * SECOND);
     expect(run.settled).toBe(true);
     const { get } = calls;
     await advance(60 * SECOND);
     expect(calls.get).toBe(get);
     await queue.close(0);
-    const late = watch(queue.runNow("theirs", soon()));
+    const late = watch(queue.runNow(eventOf("theirs"), soon()));
     await advance();
     expect(late.settled).toBe(true);
   });
@@ -79,7 +81,7 @@ describe("an event that is processed inline", () => {
     const { queue, store, ran, calls } = queueOf({ work });
     const ids = ["first", "second", "third", "fourth"];
     for (const id of ids) await store.add(eventOf(id, "booking:x"));
-    const runs = ids.map((id) => watch(queue.runNow(id, soon())));
+    const runs = ids.map((id) => watch(queue.runNow(eventOf(id), soon())));
     await advance(5 * SECOND);
     expect(runs.map(({ settled }) => settled)).toEqual([false, false, false, false]);
     // Each of the three waiting runs polls four times a second.
@@ -103,7 +105,7 @@ describe("an event that is processed inline", () => {
       },
     });
     await add(...idsOf(20));
-    const runs = Promise.all(idsOf(20).map((id) => queue.runNow(id, soon())));
+    const runs = Promise.all(idsOf(20).map((id) => queue.runNow(eventOf(id), soon())));
     await advance(SECOND);
     await runs;
     expect([most, ran.length]).toEqual([3, 20]);
@@ -115,7 +117,7 @@ describe("an event that is processed inline", () => {
       work: ({ eventId }) => (eventId === "own" ? { ...done, events } : done),
     });
     await add("own");
-    await queue.runNow("own", soon());
+    await queue.runNow(eventOf("own"), soon());
     expect([ran, calls.claim]).toEqual([["own", "next"], 2]);
   });
 
@@ -123,13 +125,13 @@ describe("an event that is processed inline", () => {
     for (const result of [callbackFailed, done, outOfReach(60 * SECOND)]) {
       const { queue, add, ran } = queueOf({ work: () => result });
       await add("a");
-      await queue.runNow("a", soon());
-      await queue.runNow("a", soon());
-      await queue.runNow("nobody", soon());
+      await queue.runNow(eventOf("a"), soon());
+      await queue.runNow(eventOf("a"), soon());
+      await queue.runNow(eventOf("nobody"), soon());
       expect(ran).toEqual(["a"]);
       if (!("outage" in result)) continue;
       await add("b");
-      await queue.runNow("b", soon());
+      await queue.runNow(eventOf("b"), soon());
       expect(ran).toEqual(["a"]);
     }
   });

@@ -1,5 +1,5 @@
 // A platform with accounts on a fake clock, and a queue that reads it.
-import type { ReadWitness, WorkResult } from "../../src/queue/work.ts";
+import type { WorkResult } from "../../src/queue/work.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import type { NewEvent } from "../../src/stores/stored-event.ts";
@@ -13,7 +13,6 @@ export interface Read {
   readonly account: string;
   readonly id: string;
   readonly at: number;
-  readonly isWitness: boolean;
 }
 
 /** How long the client waits for the platform, ms. */
@@ -45,9 +44,9 @@ export function appOf(
     const outage = { everything: isWhole, limited, retryAfter };
     return { state: "failed", reason: "unavailable", error: new Error(JSON.stringify(given)), outage };
   };
-  const read = async (ref: string, isWitness: boolean, signal: AbortSignal) => {
+  const read = async (ref: string, signal: AbortSignal) => {
     const { rest, account = "" } = partsOf(ref);
-    reads.push({ account, id: rest, at: now(), isWitness });
+    reads.push({ account, id: rest, at: now() });
     const given = answer(account, rest, now());
     if (given === "hangs") {
       await Promise.race([
@@ -60,17 +59,11 @@ export function appOf(
     if (given === 200) return done;
     return given === 404 ? refused : failureOf(given);
   };
-  const readWitness: ReadWitness = async (ref, signal) => {
-    const result = await read(ref, true, signal);
-    return result.state === "failed" && result.outage
-      ? { error: result.error, outage: result.outage }
-      : undefined;
-  };
   const it = queueOf({
     store,
-    readWitness,
+    hasAccounts: true,
     work: async ({ ref, eventId }, { signal, answered }) => {
-      const result = ref === null ? done : await read(ref, false, signal);
+      const result = ref === null ? done : await read(ref, signal);
       if (result.state === "done") {
         answered();
         const { account = "", rest } = partsOf(ref ?? eventId);

@@ -4,6 +4,7 @@ import {
   advance,
   alteredStore,
   done,
+  eventOf,
   failing,
   first,
   gate,
@@ -30,7 +31,7 @@ const unrenewed = { renew: failing() };
 async function inlineQueue(options: Parameters<typeof queueOf>[0]) {
   const it = queueOf(options);
   await it.add("a");
-  const run = it.queue.runNow("a", HOUR);
+  const run = it.queue.runNow(eventOf("a"), HOUR);
   return { ...it, run };
 }
 
@@ -334,7 +335,7 @@ test("a store whose methods throw instead of rejecting stops neither the process
   broken = true;
   queue.wake({ ref: null, eventId: "any" });
   await expect(queue.drain({})).rejects.toThrow("not even a promise");
-  await expect(queue.runNow("b", performance.now() + SECOND)).rejects.toThrow("not even a promise");
+  await expect(queue.runNow(eventOf("b"), performance.now() + SECOND)).rejects.toThrow("not even a promise");
   await advance(MINUTE);
   expect(aborted.length).toBe(1);
   broken = false;

@@ -63,14 +63,6 @@ async function live(random: Random): Promise<Record<string, number>> {
     maxAttempts: 1_000_000,
     leaseDuration: 600,
     backoff: () => random.below(40),
-    readWitness: random.oneIn(2)
-      ? undefined
-      : async () => {
-          if (random.oneIn(2)) await sleep(random.below(15));
-          if (platform !== "down" && platform !== "limits") return undefined;
-          const retryAfter = platform === "limits" ? random.below(40) : undefined;
-          return { error: new Error("down"), outage: { everything: retryAfter !== undefined, retryAfter } };
-        },
     work: async (_, { answered }) => {
       if (random.oneIn(2)) await sleep(random.below(15));
       if (platform === "down") return outOfReach();

@@ -6,7 +6,6 @@ import type {
   Backoff,
   Policy,
   QueueObservation,
-  ReadWitness,
   StartedObservation,
   Work,
   WorkContext,
@@ -15,7 +14,7 @@ import type {
 import type { ClaimOptions, EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import type { ClaimedEvent, NewEvent } from "../../src/stores/stored-event.ts";
-import { laneOf } from "../../src/webhooks/refs.ts";
+import { beginningOf, laneOf } from "../../src/webhooks/refs.ts";
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;
@@ -89,14 +88,14 @@ export function queueOf({
   alter = {},
   store: own = memoryStore(),
   backoff = defaultBackoff,
-  readWitness,
+  hasAccounts = false,
   ...policy
 }: {
-  readWitness?: ReadWitness | undefined;
   work?: TestWork;
   alter?: Altered;
   store?: EventStore;
   backoff?: Backoff;
+  hasAccounts?: boolean;
 } & Partial<Policy> = {}) {
   const started: StartedObservation[] = [];
   const observed: Exclude<QueueObservation, StartedObservation>[] = [];
@@ -115,7 +114,8 @@ export function queueOf({
     store,
     work: worker,
     laneOf,
-    readWitness,
+    beginningOf,
+    hasAccounts,
     policy: {
       concurrency: 10,
       maxAttempts: 12,

@@ -3,7 +3,7 @@ import type { Booking, Listing } from "../../models/records.ts";
 import type { Subject } from "../refs.ts";
 import { withKnownStatus } from "./known-status.ts";
 
-/** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its circuit breaker must see each failure at once. */
+/** Reads a booking or listing, and gives it a status that is known. Does not retry: the queue retries, and its gates must see each failure at once. */
 export async function readRecord(
   client: StayhookClient<Booking, Listing>,
   subject: Subject,

@@ -43,7 +43,7 @@ describe("by default, the console gets", () => {
     await advance();
     expect(lines(warned)).toContainEqual(
       expect.stringMatching(
-        /requests to the platform fail\. The next request is in \d(\.\d)? s\. .*AuthenticationError: GET .* was answered with 401/,
+        /requests to the platform fail\. The next request is in [\d.]+ m?s\. .*AuthenticationError: GET .* was answered with 401/,
       ),
     );
     // The attempt does not count, so the line gives it no number.

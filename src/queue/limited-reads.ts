@@ -1,0 +1,177 @@
+// Claims the events of a lane whose reads are limited: every second one of a record that was read before, the others in turn
+// the newest event and the one that is due first.
+
+import { now as clockNow } from "../clock.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
+import type { Claimant, Claims } from "./claims.ts";
+import type { Floods, Turn } from "./floods.ts";
+import type { Gates } from "./gates.ts";
+import { answerOf } from "./store-call.ts";
+import { type Lane, laneKey, type QueueOptions, recordOf } from "./work.ts";
+
+/** How many events one list has. */
+const PAGE = 100;
+/** How long a list of the newest events is used, ms. */
+const FRESH = 250;
+/** How many records without a snapshot are remembered, so that each is looked up once. */
+const REMEMBERED = 10_000;
+
+interface LimitedReadsOptions<Tx> {
+  readonly gates: Gates;
+  readonly floods: Floods;
+  readonly claims: Claims<Tx>;
+}
+
+/** Begins the reads of limited lanes. */
+export class LimitedReads<Tx> {
+  readonly #queue: QueueOptions<Tx>;
+  readonly #options: LimitedReadsOptions<Tx>;
+  readonly #lanes = new Map<string, LaneEvents>();
+
+  constructor(queue: QueueOptions<Tx>, options: LimitedReadsOptions<Tx>) {
+    this.#queue = queue;
+    this.#options = options;
+  }
+
+  /** Begins the reads that may begin now. @returns ms until an event is due, if fewer events are due */
+  async read(lane: Lane, claimant: Claimant | undefined): Promise<number | undefined> {
+    const { gates, floods, claims } = this.#options;
+    for (const [key, { lane: known }] of this.#lanes) if (!floods.isLimited(known)) this.#lanes.delete(key);
+    while (claims.slotsAt(performance.now()).slots > 0 && !gates.isShut(lane)) {
+      const turn = floods.take(lane, performance.now());
+      if (turn === undefined) return undefined;
+      if (await this.#begin(lane, turn, claimant)) continue;
+      floods.giveBack(lane);
+      const only = [this.#queue.beginningOf(lane)];
+      return (
+        (await answerOf("nextDue", async () => this.#queue.store.nextDue({ only }))) ??
+        Number.POSITIVE_INFINITY
+      );
+    }
+    return undefined;
+  }
+
+  /** @returns whether an attempt has begun */
+  async #begin(lane: Lane, turn: Turn, claimant: Claimant | undefined): Promise<boolean> {
+    const key = laneKey(lane);
+    const events = this.#lanes.get(key) ?? new LaneEvents(this.#queue, lane);
+    this.#lanes.set(key, events);
+    const common = { limit: 1, isChosen: true, claimant } as const;
+    const only = [this.#queue.beginningOf(lane)];
+    for (const each of [turn, "known", "newest", "first"] as const) {
+      if (each !== "first") {
+        const eventId = await events.next(each);
+        if (
+          eventId !== undefined &&
+          (await this.#options.claims.fill({ ...common, eventId })).started.length > 0
+        )
+          return true;
+        continue;
+      }
+      // A drain holds the claims of events that it knows, so that the next claim gets others.
+      for (let claimed = 1; claimed > 0; claimed = claimant ? claimed : 0) {
+        const filled = await this.#options.claims.fill({ ...common, only });
+        if (filled.started.length > 0) return true;
+        claimed = filled.claimed;
+      }
+    }
+    return false;
+  }
+}
+
+interface LaneQueue {
+  readonly store: Pick<EventStore<never>, "list" | "snapshotOf">;
+  readonly laneOf: QueueOptions<never>["laneOf"];
+}
+
+/** The waiting events of a limited lane, as far as the store has listed them. A claim cannot choose by snapshot. */
+class LaneEvents {
+  readonly lane: Lane;
+  readonly #queue: LaneQueue;
+  /** The events of each record that has a snapshot. */
+  readonly #known = new Map<string, Set<string>>();
+  /** The newest events of other records that were not chosen yet, the newest first. */
+  #newest: string[] = [];
+  #lookedAt = Number.NEGATIVE_INFINITY;
+  /** The records that had no snapshot when this scan of the older events met them. */
+  readonly #unknown = new Set<string>();
+  /** Where the scan of older events goes on. */
+  #next: { readonly state: "pending" | "retrying"; readonly after?: string | undefined } = {
+    state: "pending",
+  };
+
+  constructor(queue: LaneQueue, lane: Lane) {
+    this.#queue = queue;
+    this.lane = lane;
+  }
+
+  async next(turn: "known" | "newest"): Promise<string | undefined> {
+    const at = performance.now();
+    if (at - this.#lookedAt >= FRESH) {
+      this.#lookedAt = at;
+      await this.#look();
+    }
+    return turn === "known" ? this.#nextKnown() : this.#newest.shift();
+  }
+
+  /** Takes one event of a known record, whose turn comes again after all other records. */
+  #nextKnown(): string | undefined {
+    const [first] = this.#known;
+    if (first === undefined) return undefined;
+    const [record, events] = first;
+    const [eventId] = events;
+    events.delete(eventId!);
+    this.#known.delete(record);
+    if (events.size > 0) this.#known.set(record, events);
+    return eventId;
+  }
+
+  /** Looks at the newest events, and at a page of older ones. */
+  async #look(): Promise<void> {
+    const lists = await Promise.all([this.#list("pending"), this.#list("retrying")]);
+    const older = this.#known.size < PAGE ? await this.#older() : [];
+    const time = clockNow();
+    // The platform has said nothing about these records yet: a rate limit or an outage came first.
+    const isWanted = (event: StoredEvent): boolean =>
+      Number(event.dueAt) <= time &&
+      (event.state === "pending" || event.reason === "unavailable") &&
+      laneKey(this.#queue.laneOf(event)) === laneKey(this.lane);
+    const newest = new Map<string, string>();
+    for (const event of [...lists.flat(), ...older].filter(isWanted)) {
+      const record = recordOf(event);
+      const known = this.#known.get(record);
+      if (known) known.add(event.eventId);
+      else if (await this.#hasSnapshot(record)) this.#known.set(record, new Set([event.eventId]));
+      // A record has one lease, so that one event of it is enough.
+      else if (!newest.has(record) && !older.includes(event)) newest.set(record, event.eventId);
+    }
+    this.#newest = [...newest.values()];
+  }
+
+  /** Returns the next page of the scan, which goes through all waiting events again and again. */
+  async #older(): Promise<StoredEvent[]> {
+    const { state, after } = this.#next;
+    const page = await this.#list(state, after);
+    if (page.length === PAGE) this.#next = { state, after: page.at(-1)!.eventId };
+    else {
+      this.#next = { state: state === "pending" ? "retrying" : "pending" };
+      // Meanwhile, a record may have been read.
+      this.#unknown.clear();
+    }
+    return page;
+  }
+
+  #list(state: "pending" | "retrying", after?: string): Promise<StoredEvent[]> {
+    const { account } = this.lane;
+    return answerOf("list", async () => this.#queue.store.list({ account, state, limit: PAGE, after }));
+  }
+
+  async #hasSnapshot(record: string): Promise<boolean> {
+    if (this.#unknown.has(record)) return false;
+    if ((await this.#queue.store.snapshotOf(record)) !== undefined) return true;
+    if (this.#unknown.size >= REMEMBERED) this.#unknown.clear();
+    this.#unknown.add(record);
+    return false;
+  }
+}

@@ -1,0 +1,98 @@
+// Looks in the store for the events that wait behind a shut gate.
+
+import { now as clockNow } from "../clock.ts";
+import type { EventState } from "../stores/event-states.ts";
+import type { ListOptions } from "../stores/event-store.ts";
+import type { StoredEvent } from "../stores/stored-event.ts";
+import type { Gate } from "./gate.ts";
+import { answerOf } from "./store-call.ts";
+import { type Lane, lanesOf, type QueueOptions } from "./work.ts";
+
+/** How many of the newest events are looked at. */
+const LOOKED = 50;
+/** How many events of a list are looked at to find one that waits, and how many a page of all waiting events has. */
+const PAGE = 200;
+
+/** What waits behind gates. All methods throw the error of the store. */
+export class Waiting<Tx> {
+  readonly #queue: QueueOptions<Tx>;
+
+  constructor(queue: QueueOptions<Tx>) {
+    this.#queue = queue;
+  }
+
+  /** Whether a gate holds for a lane. */
+  holds({ level, lane }: Gate, { account, kind }: Lane): boolean {
+    if (kind === undefined) return false;
+    if (level === "everything") return true;
+    return lane.account === account && (lane.kind === undefined || lane.kind === kind);
+  }
+
+  /** The beginnings of the refs behind a gate. `undefined` if they are those of all accounts. */
+  beginningsOf({ level, lane }: Gate): string[] | undefined {
+    if (level === "everything" && this.#queue.hasAccounts) return undefined;
+    return lanesOf(lane).map(this.#queue.beginningOf);
+  }
+
+  /** Returns ms until an event behind the gate is due. `undefined` if none is pending or retrying. */
+  async dueIn(gate: Gate): Promise<number | undefined> {
+    const { store } = this.#queue;
+    const only = this.beginningsOf(gate);
+    const dueIn = await answerOf("nextDue", async () => store.nextDue(only && { only }));
+    // A timer whose time has not come does not wait.
+    if (dueIn === undefined || dueIn <= 0) return dueIn;
+    for (const state of ["retrying", "pending"] as const) {
+      const events = await this.#list(gate, { state, limit: PAGE });
+      if (events.length === PAGE || events.some((event) => this.holds(gate, this.#queue.laneOf(event))))
+        return dueIn;
+    }
+    return undefined;
+  }
+
+  /** Returns the newest events behind the gate that are due and were never tried. */
+  async neverTried(gate: Gate): Promise<StoredEvent[]> {
+    const time = clockNow();
+    const events = await this.#list(gate, { state: "pending", limit: LOOKED });
+    return events.filter(
+      (event) => this.holds(gate, this.#queue.laneOf(event)) && Number(event.dueAt) <= time,
+    );
+  }
+
+  /** Returns the newest pending events, of all gates, that were recorded at this time or later. */
+  arrivedSince(receivedAfter: Date | undefined): Promise<StoredEvent[]> {
+    const { store } = this.#queue;
+    return answerOf("list", async () => store.list({ state: "pending", limit: LOOKED, receivedAfter }));
+  }
+
+  /** Yields the events behind the gate that have waited for `age` ms, or that may have. */
+  async *since(gate: Gate, age: number): AsyncGenerator<StoredEvent> {
+    const receivedBefore = new Date(clockNow() - age);
+    for (const state of ["retrying", "pending", "scheduled"] as const) {
+      let after: string | undefined;
+      do {
+        const events = await this.#list(gate, { state, limit: PAGE, receivedBefore, after });
+        for (const event of events)
+          if (
+            this.holds(gate, this.#queue.laneOf(event)) &&
+            firstDueAt(event, state) <= receivedBefore.getTime()
+          )
+            yield event;
+        after = events.length === PAGE ? events.at(-1)!.eventId : undefined;
+      } while (after !== undefined);
+    }
+  }
+
+  #list({ lane }: Gate, options: ListOptions): Promise<StoredEvent[]> {
+    const { account } = lane;
+    return answerOf("list", async () => this.#queue.store.list({ ...options, account }));
+  }
+}
+
+/** When an event that was never read was first due. A retrying event may have failed first at any time since it arrived. */
+function firstDueAt({ receivedAt, dueAt, history, source }: StoredEvent, state: EventState): number {
+  const isReplayed = history.length > 0;
+  const isNotification = source === "webhook" || source === "reconcile";
+  if (state === "retrying" || (state === "pending" && isNotification && !isReplayed))
+    return receivedAt.getTime();
+  return Number(dueAt);
+}
