@@ -15,9 +15,7 @@ describe.each([2, 20, 100, 300])("%i bookings whose read answers 500 for ever", 
     { app: "that has read a booking before", limit: 15 * SECOND },
     { app: "that has read none", limit: MINUTE },
   ])("delay no good one for long in an app $app", async ({ limit }) => {
-    const { reads, waits, now, until, send, sendEvery } = appOf((id) =>
-      id.startsWith("BAD") ? 500 : 200,
-    );
+    const { reads, waits, now, until, send, sendEvery } = appOf((id) => (id.startsWith("BAD") ? 500 : 200));
     if (limit < MINUTE) await send("KNOWN");
     await until(10 * SECOND);
     for (let n = 0; n < count; n += 1) await send(`BAD${n}`);
