@@ -131,7 +131,7 @@ async function process<R extends AttemptResult>(
     const { outcome, type, reason, error } = result;
     span.setAttribute("stayhook.outcome", outcome);
     if (type !== undefined) span.setAttribute("stayhook.event.type", type);
-    if (outcome !== "done" && outcome !== "waiting") {
+    if (outcome !== "done") {
       failure = { "error.type": reason ?? outcome };
       fail(span, failure, error);
     }

@@ -199,7 +199,7 @@ export class Attempt<Tx> {
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
-    if (result.state === "failed") return this.#settleFailure(result);
+    if (result.state === "failed") return this.#recordFailure(this.#outcomeOf(result), result);
     const { state, type, snapshot, writes = [], events = [], extra = [], remove } = result;
     const guarded = writes.length > 0 ? new GuardedWrites(writes) : undefined;
     const entry = entryOf({ duration: this.#duration });
@@ -207,8 +207,10 @@ export class Attempt<Tx> {
     const settled = await this.#settling.record({ ...end, events: [...extra, ...events] }, guarded, {
       lean: extra.length > 0 ? { ...end, events } : undefined,
     });
-    if (typeof settled !== "string")
-      return this.#settleFailure({ reason: "callback", error: settled.error, type });
+    if (typeof settled !== "string") {
+      const failure = { reason: "callback", error: settled.error, type } as const;
+      return this.#recordFailure(this.#outcomeOf(failure), failure);
+    }
     if (settled === "done") {
       for (const { event, dueIn = 0, dueAt } of [...extra, ...events])
         if (dueAt === undefined ? dueIn === 0 : dueAt.getTime() <= now())
@@ -217,15 +219,6 @@ export class Attempt<Tx> {
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
     return { outcome: settled, type };
-  }
-
-  async #settleFailure(failure: WorkFailure): Promise<AttemptResult> {
-    const { waitFor, events, type } = failure;
-    const outcome = this.#outcomeOf(failure);
-    // An attempt that waits for another event of its record has not failed, so nothing is observed.
-    if (waitFor === undefined) return this.#recordFailure(outcome, failure);
-    const end = (await this.#settling.record({ ...outcome, events })) as AttemptEnd;
-    return { outcome: end === "retrying" ? "waiting" : end, type };
   }
 
   #outcomeOf(failure: WorkFailure): FailedOutcome {

@@ -69,12 +69,11 @@ export function outcomeOf(
     readonly nextTryIn: number | undefined;
   },
 ): FailedOutcome {
-  const { reason, type, outage, waitFor } = failure;
+  const { reason, type, outage } = failure;
   const { attempts, outages, outageFor } = claim;
   const what = { reason, type, entry: entryOf({ ...failure, duration: now.duration }) };
   const retry = (wait: number, counted: boolean) =>
     ({ state: "retrying", in: clampWait(wait), counted, ...what }) as const;
-  if (waitFor !== undefined) return { ...retry(waitFor, false), waits: true };
   const left = outage || !now.counts ? policy.giveUpAfter - outageFor : Number.POSITIVE_INFINITY;
   if (left <= 0 || (now.counts && isLastAttempt(attempts, failure, policy)))
     return { state: "parked", ...what };

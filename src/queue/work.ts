@@ -49,8 +49,6 @@ export interface WorkFailure {
   readonly refused?: boolean | undefined;
   /** Present if the platform is out of reach. The attempt then does not count. */
   readonly outage?: Outage | undefined;
-  /** ms to wait for another event of the record. The attempt then does not count, and is no failure to report. */
-  readonly waitFor?: number | undefined;
   /** The events that the store records with the end of the attempt. */
   readonly events?: readonly FurtherEvent[] | undefined;
 }
@@ -104,11 +102,8 @@ export interface QueueOptions<Tx> {
 export type Backoff = (attempt: number) => number;
 
 export interface AttemptResult {
-  /**
-   * A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. A
-   * `waiting` attempt found a change of the timer's record, which is handled first; it does not count.
-   */
-  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost" | "waiting";
+  /** A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. */
+  readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
   /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type?: string | undefined;
   /** The reason of the failure. It is `undefined` if the attempt did not fail. */

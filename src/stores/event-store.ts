@@ -81,11 +81,6 @@ export type Outcome<Tx = never> =
        * time.
        */
       readonly counted: boolean;
-      /**
-       * Set with `counted: false` if the event waits for another event of its record, as a timer waits for a change.
-       * `attempts` falls by 1, `outages` stays, and all other events of the record keep their time.
-       */
-      readonly waits?: true | undefined;
       /** Why the attempt failed. */
       readonly reason: FailureReason;
       /** The attempt's entry in the event's history. */
@@ -104,14 +99,11 @@ export type Outcome<Tx = never> =
       readonly type?: string | undefined;
     } & FurtherChanges)
   | {
-      /** The attempt does not count: `attempts` falls by 1, the history gets no entry, and the event is due after `in`. */
-      readonly state: "released";
       /**
-       * ms from now until the event is due again; at most 5 years. No pending or retrying event of the record is then due
-       * before. Events that are due later, scheduled events and new events keep their time. Default: due now, and all
-       * other events keep their time.
+       * The attempt was cut off, and does not count: `attempts` falls by 1, the history gets no entry, and the event is due
+       * now.
        */
-      readonly in?: number | undefined;
+      readonly state: "released";
     };
 
 /**

@@ -127,8 +127,7 @@ export function settlementOf<Tx>(
 ): Settlement<Tx> {
   const ended = endOf(claim, row, outcome);
   const base = { claim, delay: undefined, record: undefined, writes: [], remove: undefined };
-  if (outcome.state === "released")
-    return { ...base, change: ended, delay: outcome.in ? ended.dueIn! : undefined, additions: [] };
+  if (outcome.state === "released") return { ...base, change: ended, additions: [] };
   const additions = lastOfEach(
     (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options, undefined, toStoreTime)),
   );
@@ -136,7 +135,7 @@ export function settlementOf<Tx>(
   return {
     ...base,
     change: changeOf(claim, outcome, ended, own),
-    delay: outcome.state === "retrying" && !outcome.counted && !outcome.waits ? ended.dueIn! : undefined,
+    delay: outcome.state === "retrying" && !outcome.counted ? ended.dueIn! : undefined,
     ...(outcome.state === "done" && {
       record: claim.ref === null ? undefined : copyOf(outcome.record),
       writes: outcome.writes ?? [],
@@ -162,7 +161,7 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
     return {
       ...same,
       state: isFirst ? "pending" : "retrying",
-      dueIn: clampWait(outcome.in ?? 0),
+      dueIn: 0,
       attempts: attempts - 1,
       reason,
     };
@@ -185,7 +184,6 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
   if (outcome.state === "done")
     return { ...ended, state: outcome.state, dueIn: null, dropsText: claim.ref === null };
   const retrying = { ...ended, state: outcome.state, dueIn: clampWait(outcome.in) };
-  if (outcome.waits) return { ...retrying, attempts: attempts - 1 };
   return outcome.counted
     ? { ...retrying, outages: 0, firstOutageAt: null }
     : {

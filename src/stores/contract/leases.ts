@@ -189,19 +189,6 @@ export const outages: Cases = {
     await claims("during the outage", await add("booking:B"));
   },
 
-  "an attempt that waits for another event counts neither as an attempt nor as an outage, and delays no other":
-    async (bench) => {
-      const { add, claimOne, claimLater, settle, claims } = bench;
-      await add("booking:A");
-      const other = await add("booking:A");
-      const claim = await claimOne();
-      const start = performance.now();
-      await settle(claim, { ...unreachable(2 * bench.unit), waits: true });
-      await bench.done((await claims("while the first event waits", other))[0]!);
-      const again = await claimLater(start + 2 * bench.unit);
-      equal("attempts and outages of the second claim", [again.attempts, again.outages], [1, 0]);
-    },
-
   "a new event is due at once, and the events that wait stay as they are": async (bench) => {
     const { store, add, claim, claimOne, claims, done, get } = bench;
     const { failing, behind } = await outage(bench);

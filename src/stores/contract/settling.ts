@@ -78,22 +78,6 @@ export const settling: Cases = {
     equal("attempts of the last claim", (await claimLater(0)).attempts, 2);
   },
 
-  "an event that is put back is due later, with the waiting events of its record, and has no entry": async (
-    bench,
-  ) => {
-    const { add, claims, claimOne, done, settle, shows, store } = bench;
-    const event = await add("booking:A");
-    const sibling = await add("booking:A");
-    await settle(await claimOne(), { state: "released", in: LONG });
-    for (const waiting of [event, sibling])
-      await shows(waiting, { state: "pending", attempts: 0, history: [] });
-    await claims("while both wait");
-    await done((await claims("of a new event", await add("booking:A")))[0]!);
-    equal("replay() of what was put back", await store.replay({ state: "pending" }), 2);
-    await done((await claims("after replay()", event))[0]!);
-    await claims("after the first", sibling);
-  },
-
   "`events` are recorded with the end of the attempt, by the rules of `add`": async (bench) => {
     const { store, newEvent, add, handle, claimOne, settle, shows } = bench;
     for (const outcome of [handled, () => failed(LONG), () => parked()]) {

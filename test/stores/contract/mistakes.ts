@@ -489,14 +489,6 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     }),
     fails: "outage: an outage makes the events of its record wait that are pending or retrying",
   },
-  "takes an attempt that waits for another event for an outage": {
-    wrap: (store) => ({
-      settle: (claim, outcome) =>
-        store.settle(claim, outcome.state === "retrying" ? { ...outcome, waits: undefined } : outcome),
-    }),
-    fails:
-      "outage: an attempt that waits for another event counts neither as an attempt nor as an outage, and delays no other",
-  },
   "ends an outage with a new event": {
     wrap: (store) => ({
       async add(event, options) {

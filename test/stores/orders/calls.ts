@@ -205,7 +205,6 @@ export const calls: readonly Call[] = [
   settle("retrying uncounted", { state: "retrying", in: HOUR, counted: false, reason: "unavailable", entry }),
   settle("parked", { state: "parked", reason: "callback", entry }),
   settle("released", { state: "released" }),
-  settle("released to be due later", { state: "released", in: HOUR }),
   {
     name: "renew",
     needsLease: true,
