@@ -20,7 +20,7 @@ const REMEMBERED = 10_000;
 interface LimitedReadsOptions<Tx> {
   readonly gates: Gates;
   readonly floods: Floods;
-  readonly claims: Claims<Tx>;
+  readonly claims: Pick<Claims<Tx>, "slotsAt" | "fill">;
 }
 
 /** Begins the reads of limited lanes. */

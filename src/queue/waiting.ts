@@ -13,11 +13,13 @@ const LOOKED = 50;
 /** How many events of a list are looked at to find one that waits, and how many a page of all waiting events has. */
 const PAGE = 200;
 
+type WaitingQueue<Tx> = Pick<QueueOptions<Tx>, "store" | "laneOf" | "beginningOf" | "hasAccounts">;
+
 /** What waits behind gates. All methods throw the error of the store. */
 export class Waiting<Tx> {
-  readonly #queue: QueueOptions<Tx>;
+  readonly #queue: WaitingQueue<Tx>;
 
-  constructor(queue: QueueOptions<Tx>) {
+  constructor(queue: WaitingQueue<Tx>) {
     this.#queue = queue;
   }
 

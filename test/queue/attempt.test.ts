@@ -1,6 +1,5 @@
 import { describe, expect, test, vi } from "vitest";
 import { InvalidWriteError, StayhookError } from "../../src/errors.ts";
-import { safeBackoff } from "../../src/queue/retries.ts";
 import type { WorkResult } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { lazyQuery } from "../support/lazy-query.ts";
@@ -76,26 +75,6 @@ describe("a failed callback", () => {
       { kind: "failed", ...about, attempt: 1, retryIn: 7000 },
       { kind: "parked", ...about, attempt: 2 },
     ]);
-  });
-
-  test("uses the default wait if the backoff returns no wait or throws", () => {
-    const throws = () => {
-      throw new Error("in backoff");
-    };
-    for (const wait of [Number.NaN, -1, "5" as never, Number.POSITIVE_INFINITY])
-      expect(
-        safeBackoff(
-          () => wait,
-          () => 7,
-        )(1),
-      ).toBe(7);
-    expect(safeBackoff(throws, () => 7)(1)).toBe(7);
-    expect(
-      safeBackoff(
-        () => 0,
-        () => 7,
-      )(1),
-    ).toBe(0);
   });
 
   test("does not delay later events of its record", async () => {

@@ -235,7 +235,8 @@ export const tellsNothing = {
 /** Makes a method never answer. */
 export const hanging = () => never;
 
-function counted(store: EventStore, calls: Record<string, number>): EventStore {
+/** Counts the calls of the methods that `calls` names. */
+export function counted(store: EventStore, calls: Record<string, number>): EventStore {
   const count =
     (name: string) =>
     (own: (...args: unknown[]) => unknown) =>
