@@ -54,7 +54,7 @@ export interface WorkFailure {
 }
 
 export interface Outage {
-  /** Whether every record is affected, as by a rate limit or a refused token. If `true`, the queue pauses at once. */
+  /** Whether the whole account is affected, as by a rate limit or a refused token. If `true`, it pauses at once. */
   readonly everything: boolean;
   /** Whether every record of this kind is affected. If `true`, the kind pauses at once. */
   readonly wholeKind?: boolean | undefined;
@@ -175,7 +175,7 @@ export interface AttemptObservation {
   readonly ref: string | null;
   /** The event's account, in a handler with `accountFrom`. */
   readonly account?: string | undefined;
-  /** The number of the attempt, from 1. Attempts that found the platform out of reach do not count. */
+  /** The number of the attempt, from 1. Attempts that did not count are left out. */
   readonly attempt: number;
   /** When the store recorded the event. */
   readonly receivedAt: Date;
@@ -226,7 +226,10 @@ export interface ParkedObservation extends AttemptEndObservation {
   readonly error: unknown;
 }
 
-/** The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. */
+/**
+ * The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. It is observed again when a
+ * try has failed.
+ */
 export interface PausedObservation extends Pause {
   readonly kind: "paused";
   /** ms until the queue tries the platform again. */
@@ -235,7 +238,7 @@ export interface PausedObservation extends Pause {
   readonly error: unknown;
 }
 
-/** The pause has ended, because the platform answers again. */
+/** The pause has ended, because the platform answers again, or because nothing waits for it any more. */
 export interface ResumedObservation {
   readonly kind: "resumed";
   /** What goes on again. */

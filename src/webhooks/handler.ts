@@ -84,8 +84,9 @@ export interface WebhookHandler<out E = WebhookEvent> {
    */
   start(): void;
   /**
-   * Makes one attempt at each event that is due now, for cron jobs, serverless and tests. Ends when no event is due, or
-   * when the platform is out of reach. Does not wait for attempts of other processes.
+   * Makes one attempt at each event that is due now, for cron jobs, serverless and tests. Ends when no event is due. In a
+   * pause, makes the try if that is due, and ends although other events wait. Does not wait for attempts of other
+   * processes.
    *
    * @throws the error of the store, or an InvalidArgumentError naming the option that is wrong
    */
@@ -119,8 +120,8 @@ export interface WebhookHandler<out E = WebhookEvent> {
    */
   endpointUrl(base: string | URL, options?: EndpointUrlOptions): Promise<string>;
   /**
-   * Deletes the events, timers and snapshots of an account, and its place in the reconciler's passes, in steps. Keeps the
-   * records that are being processed, and counts them. May be called again.
+   * Deletes the events, timers and snapshots of an account, and its place in the reconciler's passes, in steps. Ends its
+   * pauses in this process. Keeps the records that are being processed, and counts them. May be called again.
    *
    * @throws InvalidArgumentError if `id` is no account, or if the handler has no `accountFrom`
    * @throws an error of the store

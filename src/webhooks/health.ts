@@ -5,7 +5,7 @@ import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, StoreSchema } from "../stores/event-store.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
-/** The accounts with a shut lane. */
+/** The accounts that are paused, in whole or in part. */
 export interface PausedAccounts {
   /** How many accounts are paused, in whole or in part. */
   readonly count: number;

@@ -163,13 +163,19 @@ export interface WebhookHandlerOptions<
   readonly processing?: "background" | "inline" | undefined;
   /** Whether the first request or an adapter starts the processing. If `false`, call `start()`. Default `true`. */
   readonly autoStart?: boolean | undefined;
-  /** How many events this process handles at once. Default 10. */
+  /**
+   * How many events this process handles at once. With `accountFrom`, an account has at most half of them, rounded up, while
+   * another one is there. Default 10.
+   */
   readonly concurrency?: number | undefined;
-  /** After this many failed attempts, an event is parked. Failures to reach the platform do not count. Default 12. */
+  /**
+   * After this many failed attempts, an event is parked. A failure to reach the platform counts only if the platform answered
+   * for other records meanwhile. Default 12.
+   */
   readonly maxAttempts?: number | undefined;
   /**
    * Returns the wait before the next attempt, ms. Default: 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then
-   * 6 h. Each default wait is shortened at random by up to a quarter.
+   * 6 h. Each default wait is shortened at random by up to a quarter. An attempt that does not count waits 40 s at most.
    */
   readonly backoff?: Backoff | undefined;
   /**
@@ -179,7 +185,10 @@ export interface WebhookHandlerOptions<
   readonly attemptTimeout?: number | string | undefined;
   /** How long an event stays leased after its process has died. Default `"30s"`. */
   readonly leaseDuration?: number | string | undefined;
-  /** How long the platform may be out of reach for an event before the event is parked. Default `"3d"`. */
+  /**
+   * How long the platform may be out of reach for an event before the event is parked as `unavailable`. In a pause, this
+   * takes up to five minutes more, and no read. Default `"3d"`.
+   */
   readonly giveUpAfter?: number | string | undefined;
   /** How long the store keeps done events, and parked events whose record was not found. Default `"7d"`. */
   readonly retention?: number | string | undefined;
