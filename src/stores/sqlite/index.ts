@@ -8,6 +8,7 @@ import { runSync } from "../sql/driver.ts";
 import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
 import { isUsable, migrate, versionOf } from "../sql/sql-schema.ts";
 import { SqlStore } from "../sql/sql-store.ts";
+import { assertFolderMounted } from "./mounted-alone.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
 import { executeOn, type Opened, SqliteDriver } from "./sqlite-driver.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
@@ -44,17 +45,17 @@ export interface SqliteTransaction extends DatabaseSync, SynchronousTransaction 
 /**
  * Keeps events in an SQLite file, for one machine. Several processes can share the file. The store needs only Node
  * (`node:sqlite`). With `event.atomically`, you can write to your own tables in the file, in the transaction that
- * ends the event.
+ * ends the event. Use one SQLite library for a file in a process, so open this file with no other, such as better-sqlite3.
  *
  * The store creates the file with mode 600. The directory must exist on a disk of this machine, not on a network share.
  *
  * @param database - the file's path, or a `DatabaseSync` of your own, which `close()` leaves open. `":memory:"` loses
  *   all events when the process ends. The store sets `journal_mode = WAL`, `synchronous`, `wal_autocheckpoint`,
- *   `journal_size_limit` and `busy_timeout = 0`. Because of `busy_timeout = 0`, your own statements on the connection
+ *   `journal_size_limit`, `temp_store = MEMORY` and `busy_timeout = 0`. Because of `busy_timeout = 0`, your own statements on the connection
  *   fail at once while another process writes.
  * @throws InvalidArgumentError if an argument is invalid
  * @throws StayhookError if the database cannot be used: its directory is missing, or the file is read-only,
- *   corrupt, or not a database
+ *   corrupt, not a database, or mounted without its folder
  *
  * @example
  * ```ts
@@ -107,7 +108,7 @@ function problemWithDatabase(database: unknown): string | undefined {
   if (database instanceof DatabaseSync) return undefined;
   const isOther = typeof Object(database).prepare === "function";
   return isOther
-    ? "is a database of another package, such as better-sqlite3. Pass the path of its file, or a DatabaseSync of node:sqlite"
+    ? "is a database of another package, such as better-sqlite3. Pass the path of a file that only sqliteStore and node:sqlite open in this process, or a DatabaseSync of node:sqlite: two SQLite libraries on one file in a process lose events. Write to your own tables in event.atomically, or keep them in another process or file"
     : "must be the path of a file, or a DatabaseSync of node:sqlite";
 }
 
@@ -136,9 +137,10 @@ function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   let db: DatabaseSync | undefined;
   try {
     db = own ? openFile(source, options) : source;
+    const file = String(db.prepare("PRAGMA database_list").get()?.file ?? "") || undefined;
+    if (file !== undefined) assertFolderMounted(file);
     prepare(db, options);
-    const file = String(db.prepare("PRAGMA database_list").get()?.file ?? "");
-    return { db, own, name, file: file === "" ? undefined : file };
+    return { db, own, name, file };
   } catch (error) {
     if (own) db?.close();
     throw storeError(
@@ -184,8 +186,16 @@ function prepare(db: DatabaseSync, { durability, busyTimeout, migrate: migrates 
   db.exec("PRAGMA wal_autocheckpoint = 4000");
   // Truncate the write-ahead log after it has grown beyond this size.
   db.exec(`PRAGMA journal_size_limit = ${64 * 1024 * 1024}`);
+  patiently(until, () => keepInMemory(db));
   patiently(until, () => makeTables(db, migrates));
   patiently(until, () => assertWritable(db));
+}
+
+/** Large statements need a temporary file, for which a container with a read-only root has no folder. */
+function keepInMemory(db: DatabaseSync): void {
+  // The pragma would delete the user's temporary tables.
+  if (db.prepare("SELECT 1 FROM sqlite_temp_schema LIMIT 1").get() === undefined)
+    db.exec("PRAGMA temp_store = MEMORY");
 }
 
 function makeTables(db: DatabaseSync, migrates: boolean): void {

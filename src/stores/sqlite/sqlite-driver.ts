@@ -12,6 +12,7 @@ import {
 } from "../sql/driver.ts";
 import { abandon, FileGuard } from "./file-guard.ts";
 import { GroupCommit } from "./group-commit.ts";
+import { SecondLibrary } from "./second-library.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { Notifier } from "./sqlite-notifier.ts";
 import { runWrites, WritesFailed } from "./user-writes.ts";
@@ -38,6 +39,7 @@ export class SqliteDriver implements SqlDriver {
   readonly #execute: (step: SqlStatement | SqlWrites) => SqlResult;
   readonly #commits: GroupCommit;
   readonly #guard: FileGuard | undefined;
+  readonly #second: SecondLibrary | undefined;
 
   constructor(opened: Opened, busyTimeout: number) {
     const { db, file } = opened;
@@ -46,6 +48,7 @@ export class SqliteDriver implements SqlDriver {
     this.#execute = executeOn(db);
     this.notifier = new Notifier(db, file);
     this.#guard = file === undefined ? undefined : new FileGuard(db, file);
+    this.#second = file === undefined ? undefined : new SecondLibrary(file);
     this.#commits = new GroupCommit(db, busyTimeout, this.#guard);
   }
 
@@ -54,6 +57,7 @@ export class SqliteDriver implements SqlDriver {
     failing: string,
     { mayBeLost }: TransactionOptions = {},
   ): Promise<T> {
+    this.#second?.soon();
     try {
       return await this.#commits.run(() => runSync(steps(), this.#execute), mayBeLost);
     } catch (error) {
@@ -62,6 +66,7 @@ export class SqliteDriver implements SqlDriver {
   }
 
   async read<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    this.#second?.soon();
     const deadline = performance.now() + this.#busyTimeout;
     for (;;) {
       try {

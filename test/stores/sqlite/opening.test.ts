@@ -59,7 +59,7 @@ describe("arguments", () => {
     [
       // A database of better-sqlite3.
       { prepare() {}, exec() {}, pragma() {}, transaction() {}, name: "events.db" },
-      "database: is a database of another package, such as better-sqlite3. Pass the path of its file, or a DatabaseSync of node:sqlite",
+      "database: is a database of another package, such as better-sqlite3. Pass the path of a file that only sqliteStore and node:sqlite open in this process, or a DatabaseSync of node:sqlite: two SQLite libraries on one file in a process lose events. Write to your own tables in event.atomically, or keep them in another process or file",
     ],
   ])("%j is rejected as a database", (database, message) => {
     const error = errorOf(() => sqliteStore(database as string));
@@ -180,6 +180,15 @@ describe("the settings of SQLite", () => {
 });
 
 describe("the user's own DatabaseSync", () => {
+  test("keeps temporary tables in memory from then on, and those that it has", async () => {
+    const [empty, used] = [new DatabaseSync(files.path()), new DatabaseSync(files.path())];
+    used.exec("CREATE TEMP TABLE nights (day TEXT)");
+    for (const db of [empty, used]) await sqliteStore(db).close();
+    expect(pragma(empty, "temp_store")).toBe(2);
+    expect(used.prepare("SELECT count(*) AS n FROM nights").get()).toEqual({ n: 0 });
+    for (const db of [empty, used]) db.close();
+  });
+
   test("keeps the user's tables, and stays open", async () => {
     const db = new DatabaseSync(files.path());
     db.exec("CREATE TABLE nights (day TEXT); INSERT INTO nights VALUES ('2026-03-01')");
