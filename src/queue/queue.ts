@@ -1,4 +1,5 @@
 import { withTimeout } from "../async.ts";
+import { detached } from "../async-context.ts";
 import { onClockMoved } from "../clock.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
@@ -136,7 +137,7 @@ export class Queue<Tx> {
     const stop = new Stop(options);
     this.#drains += 1;
     try {
-      const result = await new Drain(stop, {
+      const drain = new Drain(stop, {
         gates: this.gates,
         floods: this.#floods,
         unrecorded: this.#unrecorded,
@@ -144,7 +145,9 @@ export class Queue<Tx> {
         running: this.#running,
         claims: this.#claims,
         tries: this.#tries,
-      }).run();
+      });
+      // The caller may be a request, and most events are those of others.
+      const result = await detached(() => drain.run());
       await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
       return result;
     } finally {

@@ -1,6 +1,6 @@
 // What `fetch` and `receive` take beside the request, and what `waitUntil` keeps alive.
 
-import { callersContext, detached, type RunInContext } from "../async-context.ts";
+import { callersContext, type RunInContext } from "../async-context.ts";
 import type { Log } from "../logger.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
@@ -106,8 +106,7 @@ export class WaitingRequests {
  */
 export function drainInContext<Tx>(context: WaitingContext, queue: Queue<Tx>, log: Log): Promise<unknown> {
   const failed = (error: unknown) => log.error("events could not be processed in waitUntil", { error });
-  // The drain also handles events that are not of this request.
-  const pushed = detached(() => queue.drain()).catch(failed);
+  const pushed = queue.drain().catch(failed);
   try {
     // Call `waitUntil` as a method: in some runtimes, the function fails without its `this`.
     context.waitUntil(pushed);
