@@ -225,10 +225,11 @@ export class Tries<Tx> {
     for (const gate of gates.shut) {
       for await (const { eventId, state } of this.#waiting.since(gate, giveUpAfter)) {
         const shutFor = performance.now() - (gate.shutting?.at ?? Number.POSITIVE_INFINITY);
-        if (shutFor < 0 || claims.closed) break;
+        // An event that is parked without a read needs no slot, but a store that records the result.
+        if (shutFor < 0 || claims.closed || claims.slotsAt(performance.now()).isTrial) break;
         // A claim of a retrying event tells when its reads began to fail.
         const givesUp = state !== "retrying";
-        if ((givesUp && shutFor < giveUpAfter) || claims.slotsAt(performance.now()).slots <= 0) continue;
+        if (givesUp && shutFor < giveUpAfter) continue;
         const { started } = await claims.fill({ limit: 1, eventId, givesUp });
         await started[0]?.ended;
       }

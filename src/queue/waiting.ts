@@ -3,6 +3,7 @@
 import { now as clockNow } from "../clock.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { ListOptions } from "../stores/event-store.ts";
+import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Gate } from "./gate.ts";
 import { answerOf } from "./store-call.ts";
@@ -36,14 +37,15 @@ export class Waiting<Tx> {
     return lanesOf(lane).map(this.#queue.beginningOf);
   }
 
-  /** Returns ms until an event behind the gate is due. `undefined` if none is pending or retrying. */
+  /** Returns ms until an event behind the gate is due. `undefined` if none is pending, retrying or being processed. */
   async dueIn(gate: Gate): Promise<number | undefined> {
     const { store } = this.#queue;
     const only = this.beginningsOf(gate);
     const dueIn = await answerOf("nextDue", async () => store.nextDue(only && { only }));
     // A timer whose time has not come does not wait.
     if (dueIn === undefined || dueIn <= 0) return dueIn;
-    for (const state of ["retrying", "pending"] as const) {
+    // The try of another process may fail, and then its event waits again.
+    for (const state of ["retrying", "pending", "processing"] as const) {
       const events = await this.#list(gate, { state, limit: PAGE });
       if (events.length === PAGE || events.some((event) => this.holds(gate, this.#queue.laneOf(event))))
         return dueIn;
@@ -90,11 +92,12 @@ export class Waiting<Tx> {
   }
 }
 
-/** When an event that was never read was first due. A retrying event may have failed first at any time since it arrived. */
+/** When an event was first due, or, if it was read, a time when its first read may have failed. */
 function firstDueAt({ receivedAt, dueAt, history, source }: StoredEvent, state: EventState): number {
-  const isReplayed = history.length > 0;
+  const [first] = history;
+  // A full history has lost the first failure.
+  if (state === "retrying" && first && history.length < HISTORY_LENGTH) return first.at.getTime();
   const isNotification = source === "webhook" || source === "reconcile";
-  if (state === "retrying" || (state === "pending" && isNotification && !isReplayed))
-    return receivedAt.getTime();
+  if (state === "retrying" || (state === "pending" && isNotification && !first)) return receivedAt.getTime();
   return Number(dueAt);
 }

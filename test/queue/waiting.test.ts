@@ -101,6 +101,8 @@ describe("the next event behind a gate is due", () => {
     { script: "a/booking:X; fails 9", dueIn: 9 },
     { script: "a/booking:X; fails 9; at 4", dueIn: 5 },
     { script: "a/booking:X; parks", dueIn: undefined },
+    // Another process tries it, until its lease ends.
+    { script: "a/booking:X; takes; at 9", dueIn: 3591 },
     { script: "a/booking:X; ends", dueIn: undefined },
     { script: "a/booking:X; parks; replays", dueIn: 0 },
     // A timer waits only when its time has come.
@@ -177,7 +179,13 @@ describe("the events that have waited for a minute", () => {
     { script: "a/booking:X; at 60.001", found: ["a/booking:X"] },
     { script: "a/booking:X; at 60", found: [] },
     { script: "a/listing:X; b/booking:X; message a/1; at 60.001", found: [] },
-    { script: "a/booking:X; at 30; fails 9; at 60.001", found: ["a/booking:X"] },
+    // A failed event waits since its first failure.
+    { script: "a/booking:X; at 30; fails 9; at 89.999", found: [] },
+    { script: "a/booking:X; at 30; fails 9; at 90", found: ["a/booking:X"] },
+    { script: "a/booking:X; at 30; fails 9; at 50; fails 9; at 90", found: ["a/booking:X"] },
+    // The history has ten entries, so that nobody knows the first failure.
+    { script: `a/booking:X; at 30;${" fails 0;".repeat(9)} at 89.999`, found: [] },
+    { script: `a/booking:X; at 30;${" fails 0;".repeat(10)} at 60.001`, found: ["a/booking:X"] },
     { script: "a/booking:X; parks; at 60.001", found: [] },
     { script: "a/booking:X; ends; at 60.001", found: [] },
     // A replayed event waits since its replay.
