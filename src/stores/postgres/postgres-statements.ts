@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
+import { prepared } from "../sql/placeholders.ts";
+import type { Condition } from "../sql/sql-beginnings.ts";
 import { CONTENT, CONTENT_COLUMNS } from "../sql/sql-rows.ts";
-import { prepared } from "../sql/sql-statements.ts";
 import { inSchema, NOW, postgresDialect } from "./postgres-dialect.ts";
 
 /** How long PostgreSQL waits for the next step of a transaction that has locked records, ms. */
@@ -86,17 +87,19 @@ const add = `
   due AS (${becomeDue("SELECT ref, min(due_at) FROM added GROUP BY ref ORDER BY ref")})
   SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
 
+type Search = Pick<Condition, "and" | "due">;
+
 /**
  * When the next claim can succeed after the one that takes `free`, if that one is not full. The first 100 rows show the
  * leased records whose due time an `add` or a replay has lowered.
  */
-const nextDue = (and: string) => `
+const nextDue = ({ and, due }: Search) => `
   CASE WHEN (SELECT count(*) FROM free) < $2 THEN least(
     (SELECT o.due_at FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.lease_end IS NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))${and}
-      ORDER BY o.due_at LIMIT 1),
+      ORDER BY ${due} LIMIT 1),
     (SELECT min(greatest(o.due_at, o.lease_end)) FROM (
       SELECT o.due_at, o.lease_end FROM stayhook_records o WHERE o.due_at IS NOT NULL AND o.ref <> ALL (ARRAY(SELECT ref FROM free))${and}
-      ORDER BY o.due_at LIMIT 100) AS o),
+      ORDER BY ${due} LIMIT 100) AS o),
     (SELECT t.now + $3 FROM free LIMIT 1)) END AS next_due_at`;
 
 /**
@@ -104,19 +107,19 @@ const nextDue = (and: string) => `
  * freezes, PostgreSQL ends the transaction. Parameters: the token of the claim, the limit, the lease's duration, the due
  * time at which the search begins, those of `and`: the condition of `except` and `only`.
  */
-const lease = (which: string, and = "") => `
+const lease = (which: (due: string) => string, { and, due }: Search = { and: "", due: "due_at" }) => `
   WITH t AS MATERIALIZED (SELECT ${NOW} AS now, set_config('idle_in_transaction_session_timeout', '${COMMIT_WITHIN}', true)),
   free AS MATERIALIZED (
     SELECT r.ref, r.due_at, r.lease_end FROM stayhook_records r
-    WHERE r.due_at <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which}${and}
-    ORDER BY r.due_at LIMIT $2 FOR UPDATE SKIP LOCKED),
+    WHERE ${due} <= (SELECT now FROM t) AND (r.lease_end IS NULL OR r.lease_end <= (SELECT now FROM t)) AND ${which(due)}${and}
+    ORDER BY ${due} LIMIT $2 FOR UPDATE SKIP LOCKED),
   leased AS (
     UPDATE stayhook_records r
     SET lease = $1 || ':' || f.n, lease_end = t.now + $3, lease_duration = $3, due_at = t.now + $3
     FROM (SELECT *, row_number() OVER () AS n FROM free) f, t
     WHERE r.ref = f.ref AND r.ref = ANY (ARRAY(SELECT ref FROM free))
     RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
-  SELECT t.now, ${nextDue(and)}, l.* FROM t LEFT JOIN leased l ON true`;
+  SELECT t.now, ${nextDue({ and, due })}, l.* FROM t LEFT JOIN leased l ON true`;
 
 /**
  * Marks the first due event of each leased record. Runs after the statement that leased the records, because only a
@@ -235,8 +238,9 @@ const stateOfLease = `
 
 /** The records that {@link lease} takes: those that are due since a time, or the record of an event. */
 const WHICH = {
-  lease: "r.due_at >= $4",
-  leaseOf: "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
+  lease: (due: string) => `${due} >= $4`,
+  leaseOf: () =>
+    "r.ref = (SELECT ref FROM stayhook_events o WHERE o.id = $4 AND o.due_at <= (SELECT now FROM t))",
 };
 
 const statements = {
@@ -286,6 +290,10 @@ export function hotStatements(schema: string): HotStatements {
 }
 
 /** Returns the statement that leases only the records that a condition lets pass. Its parameters begin with `$5`. */
-export function restrictedLease(schema: string, name: keyof typeof WHICH, and: string): Statement {
-  return new Statement(inSchema(schema)(lease(WHICH[name], prepared(postgresDialect, and, 4))));
+export function restrictedLease(
+  schema: string,
+  name: keyof typeof WHICH,
+  { and, due }: Condition,
+): Statement {
+  return new Statement(inSchema(schema)(lease(WHICH[name], { and: prepared(postgresDialect, and, 4), due })));
 }

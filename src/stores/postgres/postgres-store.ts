@@ -5,7 +5,7 @@ import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
-import { conditionOf } from "../sql/sql-beginnings.ts";
+import { type Condition, searchingFor } from "../sql/sql-beginnings.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
 import {
   claimOf,
@@ -277,8 +277,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   *#lease(call: ClaimCall, since: number): SqlSteps<readonly Row[]> {
     const { token, leaseDuration, eventId } = call;
     const limit = limitOf(call.limit);
-    const { and, params } = conditionOf(this.dialect, call);
-    const sql = this.#leaseOf(eventId === undefined ? "lease" : "leaseOf", and);
+    const condition = yield* searchingFor(this.dialect, call);
+    const { params } = condition;
+    const sql = this.#leaseOf(eventId === undefined ? "lease" : "leaseOf", condition);
     const lease = (which: unknown) => prepared(sql, token, limit, leaseDuration, which, ...params);
     if (eventId !== undefined) return yield* lease(Buffer.from(toId(eventId)));
     let rows = yield* lease(since);
@@ -291,10 +292,10 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return rows;
   }
 
-  #leaseOf(name: "lease" | "leaseOf", and: string): Statement {
-    if (and === "") return this.#hot[name];
-    const key = name + and;
-    const sql = this.#leases.get(key) ?? restrictedLease(this.#options.schema, name, and);
+  #leaseOf(name: "lease" | "leaseOf", condition: Condition): Statement {
+    if (condition.and === "") return this.#hot[name];
+    const key = name + condition.due + condition.and;
+    const sql = this.#leases.get(key) ?? restrictedLease(this.#options.schema, name, condition);
     this.#leases.set(key, sql);
     return sql;
   }

@@ -2,8 +2,9 @@
 
 import { encodeUtf8 } from "../../utf8.ts";
 import type { Restriction } from "../beginnings.ts";
-import type { SqlDialect, SqlValue } from "./driver.ts";
-import { ESCAPE, escapedStart, NO_REF, toText } from "./sql-rows.ts";
+import { type SqlDialect, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { prepared } from "./placeholders.ts";
+import { ESCAPE, escapedStart, NO_REF, number, toText } from "./sql-rows.ts";
 
 /** The length of an `IN` list is a multiple of this number, so that the database sees few different statements. */
 const STEP = 50;
@@ -11,28 +12,61 @@ const ASCII = /^\p{ASCII}*$/u;
 /** No character follows this one, so that no text is the end of its range. */
 const LAST = "\u{10ffff}";
 
-/** Up to this number of beginnings, `only` is a range for each, by which the database finds the records of an account. */
+/** Up to this number of beginnings, `only` is a range of keys for each. */
 const RANGES = 8;
+/** Up to this number of records in these ranges, a search reads them all, and none of other accounts. */
+const FEW = 1000;
 
 /** A condition that begins with ` AND `, or an empty text, and its parameters. */
 export interface Condition {
   readonly and: string;
   readonly params: readonly SqlValue[];
+  /** How the search compares and sorts the due time. The database uses no index for an expression. */
+  readonly due: "due_at" | "(due_at + 0)";
 }
 
-const NONE: Condition = { and: "", params: [] };
+type Part = Omit<Condition, "due">;
 
-/** Returns the condition that a claim takes a record. Its text depends on the number of different lengths only. */
-export function conditionOf(dialect: SqlDialect, { except, only }: Restriction): Condition {
+const NONE: Condition = { and: "", params: [], due: "due_at" };
+
+/**
+ * Finds out how to search for the records that a claim takes. Records of one account may be due behind thousands of others,
+ * and then its few keys are the shorter way.
+ */
+export function* searchingFor(dialect: SqlDialect, { except, only }: Restriction): SqlSteps<Condition> {
   if (except === undefined && only === undefined) return NONE;
-  const hasRanges = only && only.length <= RANGES && !only.some((text) => text.endsWith(LAST));
-  const isIn = only && (hasRanges ? within(formsOf(only)) : part(dialect, only));
-  const isOut = except && part(dialect, except);
-  const parts = [isOut && { ...isOut, and: `NOT ${isOut.and}` }, isIn].filter((each) => each !== undefined);
+  const ranges = only && hasRanges(only) ? within(formsOf(only)) : undefined;
+  const isIn = ranges ?? (only && part(dialect, only));
+  const parts = [except && outOf(dialect, except), isIn].filter((each) => each !== undefined);
   return {
     and: parts.map(({ and }) => ` AND ${and}`).join(""),
     params: parts.flatMap(({ params }) => params),
+    due: ranges && (yield* areFew(dialect, ranges)) ? "(due_at + 0)" : "due_at",
   };
+}
+
+function hasRanges(only: readonly string[]): boolean {
+  return only.length > 0 && only.length <= RANGES && !only.some((text) => text.endsWith(LAST));
+}
+
+function* areFew(dialect: SqlDialect, { and, params }: Part): SqlSteps<boolean> {
+  const query = `
+    SELECT count(*) AS records FROM (SELECT 1 AS one FROM stayhook_records WHERE ${and} LIMIT ${FEW + 1}) AS found`;
+  const [row] = yield* select(prepared(dialect, query), ...params);
+  return number(row!.records) <= FEW;
+}
+
+/** The last condition of each dialect. A queue claims several times a second, mostly with the same thousand beginnings. */
+const lastOut = new WeakMap<SqlDialect, { readonly except: readonly string[]; readonly condition: Part }>();
+
+function outOf(dialect: SqlDialect, except: readonly string[]): Part {
+  const last = lastOut.get(dialect);
+  if (last?.except.length === except.length && last.except.every((text, n) => text === except[n]))
+    return last.condition;
+  const { and, params } = part(dialect, except);
+  const condition = { and: `NOT ${and}`, params };
+  lastOut.set(dialect, { except, condition });
+  return condition;
 }
 
 /** Returns how stored keys begin that have one of these beginnings: with or without a record, as they are and escaped. */
@@ -41,7 +75,7 @@ function formsOf(beginnings: readonly string[]): string[] {
   return [...plain, ...beginnings.map(escapedStart)].flatMap((text) => [text, NO_REF + text]);
 }
 
-function within(forms: readonly string[]): Condition {
+function within(forms: readonly string[]): Part {
   const and = `(${forms.map(() => "ref >= ? AND ref < ?").join(" OR ")})`;
   return { and, params: forms.flatMap((text) => [text, after(text)]) };
 }
@@ -58,7 +92,7 @@ function after(text: string): string {
  * A stored key begins with a marker if it is escaped, or if the event has no record. Few keys do, and a range tells them
  * apart, so that all others are compared with the plain beginnings alone.
  */
-function part(dialect: SqlDialect, beginnings: readonly string[]): Condition {
+function part(dialect: SqlDialect, beginnings: readonly string[]): Part {
   const forms = formsOf(beginnings);
   const unmarked = begins(
     dialect,
@@ -78,7 +112,7 @@ function part(dialect: SqlDialect, beginnings: readonly string[]): Condition {
  * Compares the beginning of a key with all texts of one length at once, by a set of the database. `substr` and `length` count
  * characters or bytes, so the texts of a group have both in common.
  */
-function begins({ jsonTexts }: SqlDialect, texts: readonly string[]): Condition {
+function begins({ jsonTexts }: SqlDialect, texts: readonly string[]): Part {
   const groups = Map.groupBy(texts, lengthsOf);
   const terms: string[] = [];
   const params: SqlValue[] = [];

@@ -6,9 +6,10 @@ import type { PruneOptions } from "../event-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
+import { prepared } from "./placeholders.ts";
 import { lists, type Operation, type Untimed } from "./sql-records.ts";
 import { number, storedEventOf, text, toId, toText } from "./sql-rows.ts";
-import { limitOf, ofAccount, ofRecord, prepared, recordsOfAccount } from "./sql-statements.ts";
+import { limitOf, ofAccount, ofRecord, recordsOfAccount } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
 const SCAN = 2000;

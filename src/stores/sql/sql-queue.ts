@@ -14,6 +14,7 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
+import { type Condition, searchingFor } from "./sql-beginnings.ts";
 import { expire, isFree, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
 import {
   claimOf,
@@ -131,9 +132,14 @@ function* becomeDue(
   locked.set(key, { ...record, due_at: next });
 }
 
-export function* nextDueAt(untimed: Untimed, restriction: Restriction): SqlSteps<number | null> {
-  const [query, params] = search(untimed, "nextDue", restriction);
-  return numberOrNull((yield* select(query, ...params, ...params))[0]!.at);
+export function* nextDueAt(
+  untimed: Untimed,
+  restriction: Restriction,
+  known?: Condition,
+): SqlSteps<number | null> {
+  const condition = known ? known : yield* searchingFor(untimed.dialect, restriction);
+  const { params } = condition;
+  return numberOrNull((yield* select(search(untimed, "nextDue", condition), ...params, ...params))[0]!.at);
 }
 
 /**
@@ -145,11 +151,11 @@ export function* noneDue(
   call: ClaimCall,
 ): SqlSteps<Timed<ClaimResult | undefined> & { readonly since: number }> {
   const { sql, now } = operation;
-  const [firstFree, params] = search(operation, "firstFree", call);
-  const query = params.length === 0 ? sql.due : firstFree;
-  const [first] = yield* select(query, now, now, ...params);
+  const condition = yield* searchingFor(operation.dialect, call);
+  const query = condition.and === "" ? sql.due : search(operation, "firstFree", condition);
+  const [first] = yield* select(query, now, now, ...condition.params);
   if (first !== undefined) return { now, result: undefined, since: number(first.found) };
-  return { now, result: { claimed: [], nextDueAt: yield* nextDueAt(operation, call) }, since: 0 };
+  return { now, result: { claimed: [], nextDueAt: yield* nextDueAt(operation, call, condition) }, since: 0 };
 }
 
 /** @param since - the due time at which a claim with `except` or `only` begins to look */
@@ -161,8 +167,9 @@ export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): 
     return { now, result: { claimed: only === undefined ? [] : [only] } };
   }
   const limit = limitOf(call.limit);
-  const [claimable, restricted] = search(operation, "claimable", call);
-  const params = restricted.length === 0 ? [] : [...restricted, since];
+  const condition = yield* searchingFor(operation.dialect, call);
+  const claimable = search(operation, "claimable", condition);
+  const params = condition.and === "" ? [] : [...condition.params, since];
   for (let isLast = false; !isLast && claimed.length < limit; ) {
     const room = limit - claimed.length;
     const records = yield* select(claimable, now, now, ...params, room);
@@ -173,7 +180,7 @@ export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): 
     isLast = records.length < room;
   }
   if (claimed.length >= limit) return { now, result: { claimed } };
-  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call) } };
+  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call, condition) } };
 }
 
 /** How long a record waits if one of its events is locked by a session of somebody else, ms. */

@@ -1,6 +1,6 @@
-import type { Restriction } from "../beginnings.ts";
 import type { SqlDialect, SqlValue } from "./driver.ts";
-import { conditionOf } from "./sql-beginnings.ts";
+import { prepared } from "./placeholders.ts";
+import type { Condition } from "./sql-beginnings.ts";
 import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
@@ -103,7 +103,7 @@ export function statementsOf(dialect: SqlDialect) {
     updateMeta: "UPDATE stayhook_meta SET value = ?, set_at = ? WHERE name = ? AND value = ?",
     deleteMeta: "DELETE FROM stayhook_meta WHERE name = ? AND value = ?",
 
-    ...searchesOf(dialect, ""),
+    ...searchesOf(dialect),
     firstDue: `
       SELECT * FROM stayhook_events WHERE ref = ? AND due_at IS NOT NULL AND due_at <= ? ORDER BY due_at, seq LIMIT 1`,
     lockEvent: `SELECT seq FROM stayhook_events WHERE seq = ? ${skipLocked}`,
@@ -156,36 +156,38 @@ export function statementsOf(dialect: SqlDialect) {
 
 export type Statements = ReturnType<typeof statementsOf>;
 
-/** The statements that look for due records. @param and - the end of their conditions, or an empty text */
-function searchesOf({ skipLocked = "" }: SqlDialect, and: string) {
+/** The statements that look for due records. */
+function searchesOf(
+  { skipLocked = "" }: SqlDialect,
+  { and, due }: Pick<Condition, "and" | "due"> = { and: "", due: "due_at" },
+) {
   return {
     due: "SELECT 1 AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?) LIMIT 1",
     // Needs only the columns of the index. So it passes by thousands of records in a tenth of the time of `claimable`.
     firstFree: `
-      SELECT due_at AS found FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)${and}
-      ORDER BY due_at LIMIT 1`,
+      SELECT due_at AS found FROM stayhook_records WHERE ${due} <= ? AND (lease_end IS NULL OR lease_end <= ?)${and}
+      ORDER BY ${due} LIMIT 1`,
     claimable: `
-      SELECT * FROM stayhook_records WHERE due_at <= ? AND (lease_end IS NULL OR lease_end <= ?)${and}${and && " AND due_at >= ?"}
-      ORDER BY due_at LIMIT ? ${skipLocked}`,
+      SELECT * FROM stayhook_records WHERE ${due} <= ? AND (lease_end IS NULL OR lease_end <= ?)${and}${and && ` AND ${due} >= ?`}
+      ORDER BY ${due} LIMIT ? ${skipLocked}`,
     // The first 100 rows show the leased records whose due time an `add` or a replay has lowered.
     nextDue: `
       SELECT min(at) AS at FROM (
         SELECT * FROM (
-          SELECT due_at AS at FROM stayhook_records WHERE due_at IS NOT NULL AND lease_end IS NULL${and} ORDER BY due_at LIMIT 1) AS free
+          SELECT due_at AS at FROM stayhook_records WHERE due_at IS NOT NULL AND lease_end IS NULL${and} ORDER BY ${due} LIMIT 1) AS free
         UNION ALL
         SELECT CASE WHEN lease_end > due_at THEN lease_end ELSE due_at END FROM (
-          SELECT due_at, lease_end FROM stayhook_records WHERE due_at IS NOT NULL${and} ORDER BY due_at LIMIT 100) AS first) AS next`,
+          SELECT due_at, lease_end FROM stayhook_records WHERE due_at IS NOT NULL${and} ORDER BY ${due} LIMIT 100) AS first) AS next`,
   };
 }
 
-/** Returns a statement of {@link searchesOf} for the records that a claim takes, and the parameters of one condition. */
+/** Returns the statement that looks for the records that meet a condition. */
 export function search(
   { sql, dialect }: { readonly sql: Statements; readonly dialect: SqlDialect },
   name: "firstFree" | "claimable" | "nextDue",
-  restriction: Restriction,
-): [sql: string, params: readonly SqlValue[]] {
-  const { and, params } = conditionOf(dialect, restriction);
-  return and === "" ? [sql[name], params] : [prepared(dialect, searchesOf(dialect, and)[name]), params];
+  condition: Condition,
+): string {
+  return condition.and === "" ? sql[name] : prepared(dialect, searchesOf(dialect, condition)[name]);
 }
 
 /**
@@ -240,11 +242,4 @@ export function recordsOfAccount(
 /** Caps a limit at the largest limit that every database accepts. */
 export function limitOf(limit: number): number {
   return Math.min(limit, 2 ** 31 - 1);
-}
-
-/** Replaces each `?` with the dialect's placeholder. @param before - the number of the parameters before the first `?` */
-export function prepared(dialect: Pick<SqlDialect, "placeholder">, sql: string, before = 0): string {
-  if (dialect.placeholder === undefined) return sql;
-  let parameters = before;
-  return sql.replaceAll("?", () => dialect.placeholder!(++parameters));
 }

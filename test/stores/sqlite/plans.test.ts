@@ -65,6 +65,28 @@ test.each([
   expect(plan.join("\n")).not.toMatch(/^SCAN stayhook_events/m);
 });
 
+test("`only` finds the few records of an account by their keys, and the many of another one by their due time", async () => {
+  const prepare = db.prepare.bind(db);
+  const searches = async (only: string) => {
+    const found: string[] = [];
+    db.prepare = (sql) => {
+      if (/stayhook_records WHERE.*ORDER BY/s.test(sql)) found.push(sql);
+      return prepare(sql);
+    };
+    await store.claim({ limit: 1, leaseDuration: 1000, only: [only] });
+    await store.nextDue({ only: [only] });
+    db.prepare = prepare;
+    return found.map((sql) => planOf(sql).join("\n")).join("\n");
+  };
+  db.exec(`WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 2000)
+    INSERT INTO stayhook_records (ref, due_at) SELECT CASE WHEN n > 1000 THEN 'many/' ELSE 'few/' END || n, 1e12 FROM n`);
+  db.exec("INSERT INTO stayhook_records (ref, due_at) VALUES ('many/', 1e12)");
+  const few = await searches("few/");
+  expect(few).toContain("PRIMARY KEY (ref>? AND ref<?)");
+  expect(few).not.toContain("stayhook_records_due");
+  expect(await searches("many/")).toContain("stayhook_records_due (due_at<?)");
+});
+
 test.each(["claimable", "firstDue", "firstDueAt", "sliceEnd", "lastReceived", "oldDone"] as const)(
   "%s needs no sort",
   (name) => {
