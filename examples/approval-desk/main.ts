@@ -64,8 +64,8 @@ const webhooks = createWebhookHandler({
       });
     },
     // The timers' names depend on REMIND_HOURS.
-    fallback: ({ booking, timer, status }) => {
-      if (booking && timer && status === "Request") remind(booking, timer);
+    fallback: (event) => {
+      if ("booking" in event && event.timer && event.status === "Request") remind(event.booking, event.timer);
     },
   },
   observe: (event) => {

@@ -51,7 +51,7 @@ const webhooks = createWebhookHandler({
   on: {
     fallback: (event) => {
       // The list itself tells which listings are missing.
-      if (!event.listing || event.type === "listing.gone") return;
+      if (!("listing" in event) || event.type === "listing.gone") return;
       const { eventId, listing } = event;
       event.atomically((tx) => {
         const change = writeListing(tx, listing);

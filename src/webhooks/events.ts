@@ -60,15 +60,12 @@ interface WithoutTimer {
 
 /**
  * An event without a record does not have these fields. They are declared as `undefined`, so that `fallback` can
- * destructure every event.
+ * destructure every event. `booking` and `listing` are not among them: TypeScript narrows by `"booking" in event` only
+ * if no other event declares the field.
  */
 interface WithoutRecord extends WithoutTimer {
   /** An event without a record has no timers. */
   readonly timers?: undefined;
-  /** An event without a record has no booking. */
-  readonly booking?: undefined;
-  /** An event without a record has no listing. */
-  readonly listing?: undefined;
   /** An event without a record has no status. */
   readonly status?: undefined;
   /** An event without a record has nothing that can change. */
@@ -105,8 +102,6 @@ export interface BookingStatusEvent<
     /** The status that `event.type` names. In a `booking.unknown` event, any status that this package does not know. */
     readonly status: StatusOf<S>;
   };
-  /** An event about a booking has no listing. */
-  readonly listing?: undefined;
 }
 
 /** An event about a booking that waits for the host's decision. */
@@ -143,8 +138,6 @@ export interface ListingStatusEvent<
     /** The status that `event.type` names. In a `listing.unknown` event, any status that this package does not know. */
     readonly status: StatusOf<S>;
   };
-  /** An event about a listing has no booking. */
-  readonly booking?: undefined;
 }
 
 /** The names of a booking's fields that the handler compares by default, and those that the option `track` chooses. */
@@ -168,8 +161,6 @@ export interface BookingGoneEvent<B extends Booking = Booking, F extends string 
     /** No status of the platform: the platform returns no booking. */
     readonly status: "gone";
   } & { readonly [Field in Exclude<FieldsOfBooking<F>, "bookingCode" | "status">]?: unknown };
-  /** An event about a booking has no listing. */
-  readonly listing?: undefined;
 }
 
 /**
@@ -188,8 +179,6 @@ export interface ListingGoneEvent<L extends Listing = Listing, F extends string 
     /** No status of the platform: the platform returns no listing. */
     readonly status: "gone";
   } & { readonly [Field in Exclude<"listingName" | F, "listingId" | "status">]?: unknown };
-  /** An event about a listing has no booking. */
-  readonly booking?: undefined;
 }
 
 /**
@@ -209,8 +198,6 @@ export interface BookingTimerEvent<B extends Booking = Booking, F extends string
    * is the booking of the `booking.gone` event.
    */
   readonly booking: B;
-  /** An event about a booking has no listing. */
-  readonly listing?: undefined;
   /** Always `false`: a change of the booking has an event of its own, which comes before the timer. */
   readonly changed: false;
 }
@@ -232,8 +219,6 @@ export interface ListingTimerEvent<L extends Listing = Listing, F extends string
    * is the listing of the `listing.gone` event.
    */
   readonly listing: L;
-  /** An event about a listing has no booking. */
-  readonly booking?: undefined;
   /** Always `false`: a change of the listing has an event of its own, which comes before the timer. */
   readonly changed: false;
 }
@@ -384,8 +369,8 @@ export type ListingEvent<
 > = WebhookEventMap<B, L, Tx, F, A>[`listing.${S}`];
 
 /**
- * Any event. `if (event.timer)` narrows to the event of a timer. After that, `switch (event.type)` narrows the event, and
- * can be exhaustive.
+ * Any event. `if ("booking" in event)` narrows to the events of bookings, and `if (event.timer)` to those of timers. After
+ * these, `switch (event.type)` narrows the event, and can be exhaustive.
  */
 export type WebhookEvent<
   B extends Booking = Booking,

@@ -16,7 +16,7 @@ const { path, heard, baseUrl, accessToken, lease, again } = JSON.parse(process.a
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl, accessToken }),
   store: sqliteStore(path),
-  on: { fallback: ({ booking }) => heard && appendFileSync(heard, `${booking?.bookingCode}\n`) },
+  on: { booking: ({ booking }) => heard && appendFileSync(heard, `${booking.bookingCode}\n`) },
   autoStart: heard !== undefined,
   leaseDuration: lease / 2,
 });

@@ -135,14 +135,16 @@ export function stopClock(now = Date.now()) {
 }
 
 function shown(event: WebhookEvent): Told {
-  const { type, source, status, previous, changed = false, booking, listing } = event;
+  const { type, source, status, previous, changed = false } = event;
+  const booking = "booking" in event ? event.booking.bookingCode : undefined;
+  const listing = "listing" in event ? event.listing.listingId : undefined;
   return {
     type,
     source,
     status,
     previousStatus: previous?.status,
     changed,
-    record: booking?.bookingCode ?? listing?.listingId,
+    record: booking ?? listing,
   };
 }
 

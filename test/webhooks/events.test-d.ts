@@ -6,6 +6,7 @@ import {
   type BookingEvent,
   type BookingRequestEvent,
   type BookingStatusEvent,
+  type BookingTimerEvent,
   createWebhookHandler,
   type EventOf,
   type FieldChanges,
@@ -14,6 +15,7 @@ import {
   type Listing,
   type ListingEvent,
   type ListingStatusEvent,
+  type ListingTimerEvent,
   type MemoryStore,
   type MessageWebhookEvent,
   memoryStore,
@@ -87,7 +89,8 @@ describe("on", () => {
             string | number | boolean | null | undefined
           >();
           expectTypeOf(event.previous?.status).toEqualTypeOf<string | undefined>();
-          expectTypeOf(event.listing).toEqualTypeOf<undefined>();
+          // @ts-expect-error an event of a booking has no listing
+          event.listing;
         },
         "booking.Confirmed": (event) => {
           // @ts-expect-error only a request has decideBy
@@ -143,14 +146,12 @@ describe("the user's own models", () => {
 });
 
 describe("fallback", () => {
-  test("may destructure the fields of any event", () => {
+  test("may destructure the fields of any event but its record", () => {
     createWebhookHandler({
       client,
       store,
       on: {
-        fallback: ({ booking, listing, status, changed, changes, previous, ref, type }) => {
-          expectTypeOf(booking?.bookingCode).toEqualTypeOf<string | undefined>();
-          expectTypeOf(listing?.listingId).toEqualTypeOf<number | undefined>();
+        fallback: ({ status, changed, changes, previous, ref, type }) => {
           expectTypeOf(status).toEqualTypeOf<string | undefined>();
           expectTypeOf(changed).toEqualTypeOf<boolean | undefined>();
           expectTypeOf(changes?.status?.to).toEqualTypeOf<TrackedValue | undefined>();
@@ -159,6 +160,34 @@ describe("fallback", () => {
           expectTypeOf(type).toEqualTypeOf<
             keyof WebhookEventMap | `booking.timer.${string}` | `listing.timer.${string}`
           >();
+        },
+      },
+    });
+  });
+});
+
+describe("`in`", () => {
+  test("narrows any event to those of bookings, of listings, or without a record", () => {
+    const look = (event: WebhookEvent) => {
+      if ("booking" in event) {
+        expectTypeOf(event).toEqualTypeOf<BookingEvent | BookingTimerEvent>();
+        expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
+        // @ts-expect-error an event of a booking has no listing
+        event.listing;
+      } else if ("listing" in event) {
+        expectTypeOf(event).toEqualTypeOf<ListingEvent | ListingTimerEvent>();
+        expectTypeOf(event.listing.listingId).toEqualTypeOf<number>();
+      } else expectTypeOf(event).toEqualTypeOf<MessageWebhookEvent | UnknownEvent>();
+    };
+    createWebhookHandler({ client, store, on: { fallback: look } });
+    createWebhookHandler({
+      client,
+      store: sqliteStore("events.db"),
+      accountFrom: () => "a17",
+      on: {
+        fallback: (event) => {
+          if (!("booking" in event) || event.type === "booking.gone") return;
+          event.atomically((tx) => tx.prepare("insert").run(event.account, event.booking.bookingCode));
         },
       },
     });
@@ -489,9 +518,8 @@ describe("timers", () => {
           expectTypeOf<Parameters<typeof timers.clear>>().toEqualTypeOf<[name?: string | undefined]>();
           expectTypeOf(timer).toEqualTypeOf<undefined>();
         },
-        "booking.timer.door-code": ({ booking, listing, timer, timers, changed, status }) => {
+        "booking.timer.door-code": ({ booking, timer, timers, changed, status }) => {
           expectTypeOf(booking.bookingCode).toEqualTypeOf<string>();
-          expectTypeOf(listing).toEqualTypeOf<undefined>();
           expectTypeOf(timer).toEqualTypeOf<{ readonly name: string; readonly at: Date }>();
           expectTypeOf<ReturnType<typeof timers.set>>().toEqualTypeOf<void>();
           expectTypeOf(changed).toEqualTypeOf<false>();
@@ -509,7 +537,7 @@ describe("timers", () => {
     const look = (event: WebhookEvent): void => {
       if (event.timer) {
         expectTypeOf(event.timer.at).toEqualTypeOf<Date>();
-        if (event.booking) expectTypeOf(event.type).toEqualTypeOf<`booking.timer.${string}`>();
+        if ("booking" in event) expectTypeOf(event.type).toEqualTypeOf<`booking.timer.${string}`>();
         else expectTypeOf(event.listing.listingId).toEqualTypeOf<number>();
       } else expectTypeOf(event.type).toEqualTypeOf<keyof WebhookEventMap>();
       switch (event.type) {

@@ -1,4 +1,4 @@
-import { memoryStore, type WebhookEvent } from "stayhook";
+import { type BookingEvent, memoryStore } from "stayhook";
 import type { ClaimedEvent } from "stayhook/store";
 import { describe, expect, test, vi } from "vitest";
 import { RecentAnswers } from "../../../src/webhooks/processing/record.ts";
@@ -26,10 +26,10 @@ async function waiting(count: number, options: Parameters<typeof handlerOf>[0] =
 
 describe("a recent answer", () => {
   test("serves all waiting events, each with a callback and an object of its own", async () => {
-    const events: WebhookEvent[] = [];
+    const events: BookingEvent[] = [];
     const { webhooks, platform } = await waiting(20, {
       on: {
-        fallback: (event) => {
+        booking: (event) => {
           events.push(event);
           const { guest } = event.booking as unknown as { guest: { name: string } };
           expect(guest.name).toBe("Ann");
