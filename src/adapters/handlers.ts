@@ -9,7 +9,7 @@ import { problemWithTopic, type ReceiveRequest } from "../webhooks/receiving/req
 /** A handler for web requests: the console that `createConsole` makes. */
 export interface FetchHandler {
   /** Takes a web `Request`, and returns the answer to send. */
-  fetch(request: Request): Promise<Response>;
+  readonly fetch: (request: Request) => Promise<Response>;
 }
 
 // `require` and `import` load separate copies of the package. `Symbol.for` gives both copies the same symbol.

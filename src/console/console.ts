@@ -23,7 +23,7 @@ export interface ConsoleOptions {
 /** The console that {@link createConsole} makes. */
 export interface WebhookConsole {
   /** Answers a request for a page. Needs no `this`. Never rejects. */
-  fetch(request: Request): Promise<Response>;
+  readonly fetch: (request: Request) => Promise<Response>;
 }
 
 const schema = () =>

@@ -127,7 +127,7 @@ export interface Sandbox extends SandboxAccount {
    * const client = new StayhookClient({ baseUrl: "https://sandbox.example", accessToken, fetch });
    * ```
    */
-  fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
+  readonly fetch: (input: string | URL | Request, init?: RequestInit) => Promise<Response>;
 
   /**
    * Moves the sandbox's clock ahead. Sends all deliveries, retries and delayed answers that become due, the earliest

@@ -23,6 +23,8 @@ beforeAll(async () => {
     "eslint.config.mjs",
     `import eslint from ${plugin};
     export default eslint.config(eslint.configs.strictTypeChecked, {
+      // A matter of style: \`() => console.log("listening")\`.
+      rules: { "@typescript-eslint/no-confusing-void-expression": "off" },
       languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     });`,
   );

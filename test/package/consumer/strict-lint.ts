@@ -18,12 +18,16 @@ function look(event: WebhookEvent): string {
     return event.booking ? code : "never";
   }
   if ("listing" in event) return event.listing.listingId.toFixed();
-  return event.timer === undefined ? event.type : "never";
+  return event.type;
 }
 
 const sandbox = createSandbox();
 const webhooks = createWebhookHandler({
-  client: new StayhookClient(sandbox.clientOptions),
+  client: new StayhookClient({
+    baseUrl: "https://sandbox.example",
+    accessToken: "token",
+    fetch: sandbox.fetch,
+  }),
   store: memoryStore(),
   on: {
     booking: (event) => void stayChange(event),
