@@ -2,6 +2,7 @@ import { inAccount } from "../account.ts";
 import { forEach } from "../async.ts";
 import { ResponseValidationError } from "../client/client-errors.ts";
 import { listFactsOf } from "../client/paging.ts";
+import { StayhookError } from "../errors.ts";
 import type { Listing } from "../models/records.ts";
 import { compare, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import { listingRef } from "../webhooks/refs.ts";
@@ -18,12 +19,8 @@ export interface ReadList {
 }
 
 /** @returns `undefined` if the pass stopped before an answer */
-export async function readList({
-  account,
-  client,
-  reader,
-  findings,
-}: PassContext): Promise<ReadList | undefined> {
+export async function readList(pass: PassContext): Promise<ReadList | undefined> {
+  const { account, client, reader, findings } = pass;
   const list = inAccount(account, "listings");
   const read = await reader.read(list, (options) => client.listings.list(options));
   if (read === undefined) return undefined;
@@ -31,8 +28,25 @@ export async function readList({
   const { invalid = 0, partial = false } = listFactsOf(Object(hasFailed ? read.error : read.value)) ?? {};
   if (hasFailed) findings.fail(list, read.error, Math.max(invalid, 1));
   const rows = hasFailed ? validRows(read.error) : read.value;
+  if (!(await isOwn(pass, rows))) {
+    findings.fail(list, new StayhookError(FOREIGN));
+    return { rows: new Map(), isRead: false, partial };
+  }
   const byRef = new Map(rows.map((row) => [listingRef(row.listingId, account), row]));
   return { rows: byRef, isRead: !hasFailed || invalid > 0, partial };
+}
+
+const FOREIGN =
+  "The list of listings has none that is known, and no record that is known was found, so it may be the list of another account. Check the access token. Nothing of the list counts until a notification names one of its listings, or a known record is found";
+
+/** Whether the list is that of the account. If the pass stops meanwhile, the answer does not matter. */
+async function isOwn({ account, internals, stop }: PassContext, rows: readonly Listing[]): Promise<boolean> {
+  if (rows.length === 0) return true;
+  const { signal } = stop;
+  return await internals.goneWitness!.isOwnList(account, rows, signal).catch((error) => {
+    if (!signal.aborted) throw error;
+    return true;
+  });
 }
 
 /** Returns the valid rows of a list that also has invalid rows. */

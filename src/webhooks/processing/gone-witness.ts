@@ -8,7 +8,7 @@ import type { Booking, Listing } from "../../models/records.ts";
 import type { Outage } from "../../queue/work.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import type { RecordSnapshot, Snapshot } from "../../stores/snapshot.ts";
-import { parseRef, type Subject } from "../refs.ts";
+import { listingRef, parseRef, type Subject } from "../refs.ts";
 import { isGone } from "./gone.ts";
 import { knownStayOf } from "./known-stay.ts";
 import { readRecord } from "./read-record.ts";
@@ -108,6 +108,24 @@ export class GoneWitness {
     return (await this.#readFirst(asked, signal)) === "found";
   }
 
+  /**
+   * Whether a list of listings is that of an account, and not that of another account's token: it has a listing that is
+   * known, or that of a known booking, or a known record is found. Any list is that of an account without known records.
+   */
+  async isOwnList(
+    account: string | undefined,
+    rows: readonly Listing[],
+    signal: AbortSignal,
+  ): Promise<boolean> {
+    const listings = await this.#snapshots({ account, kind: "listing" });
+    const refs = new Set(rows.map(({ listingId }) => listingRef(listingId, account)));
+    if (listings.some(({ ref }) => refs.has(ref))) return true;
+    const bookings = await this.#snapshots({ account, kind: "booking" });
+    if (bookings.some(({ snapshot }) => hasListingOf(rows, snapshot))) return true;
+    const asked = [...bookings.slice(0, ASKED), ...listings.slice(0, ASKED)].map(({ ref }) => ref);
+    return asked.length === 0 || (await this.#readFirst(asked, signal)) === "found";
+  }
+
   /** Reads records until one is found, or the platform does not answer. */
   async #readFirst(refs: readonly string[], signal: AbortSignal): Promise<"found" | "missing" | Doubt> {
     for (const ref of refs) {
@@ -144,8 +162,7 @@ export class GoneWitness {
       if (outage) return { error, outage };
       if (error instanceof ResponseValidationError) rows = error.valid as readonly Listing[];
     }
-    const own = [previous.fields.listingId, knownStayOf(previous).listingId].map(String);
-    return rows.some(({ listingId }) => own.includes(String(listingId))) ? "found" : "missing";
+    return hasListingOf(rows, previous) ? "found" : "missing";
   }
 
   /** Returns up to three other records that are known, those that were found last first. */
@@ -180,6 +197,12 @@ export class GoneWitness {
     this.#doubts.set(nameOf(kind), doubt);
     return doubt;
   }
+}
+
+/** Whether a list has the listing of a booking. */
+function hasListingOf(rows: readonly Listing[], booking: Snapshot): boolean {
+  const own = [booking.fields.listingId, knownStayOf(booking).listingId].map(String);
+  return rows.some(({ listingId }) => own.includes(String(listingId)));
 }
 
 function otherKind({ account, kind }: AccountKind): AccountKind {

@@ -1,5 +1,6 @@
 // Who vouches for it that a record is gone: a record of the same account, and never the record itself.
 import type { WebhookEvent } from "stayhook";
+import { createReconciler } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
 import { advance, clientOf, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
 
@@ -54,6 +55,33 @@ describe("read with the token of another account, which has listings of its own,
     await notify("A1");
     await advance(after ?? 3 * GIVE_UP);
     expect(gone).toEqual(after === undefined ? [] : ["booking:A1"]);
+  });
+
+  test.each([
+    ["first", false, {}],
+    ["second", true, {}],
+    ["first with again", false, { again: true }],
+  ])("the listings that its %s pass finds vouch for nothing", async (_, isSecond, options) => {
+    const { gone, notify, list, hide, store, platform, webhooks } = await hostOf(["A1"]);
+    const reconciler = createReconciler(webhooks, { rate: 1000 });
+    const pass = async (given?: object) => {
+      const report = reconciler.run(given);
+      await advance(20 * MINUTE);
+      return await report;
+    };
+    platform.answer("config", { status: 200, body: { isActive: true, endpoints: {} } });
+    list(7);
+    platform.listing(7, "Published");
+    if (isSecond) expect(await pass()).not.toHaveProperty("incomplete");
+    hide("A1", "7");
+    list(98, 99);
+    for (const id of [98, 99]) platform.listing(id, "Published");
+    expect(await pass(options)).toMatchObject({ changed: 0, failed: 1 });
+    expect(await store.snapshotOf("listing:98")).toBe(undefined);
+    await notify("A1");
+    await advance(3 * GIVE_UP);
+    expect(gone).toEqual([]);
+    await reconciler.close();
   });
 
   test("the listing counts that the platform sent, whatever `track` makes of it", async () => {
