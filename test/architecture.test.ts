@@ -88,3 +88,7 @@ test("each file that ARCHITECTURE.md names is there", () => {
   expect(names.length).toBeGreaterThan(20);
   expect(names.filter((name) => !existsSync(join(root, name)))).toEqual([]);
 });
+
+test("ARCHITECTURE.md has at most 1,400 words", () => {
+  expect(readFileSync(join(root, "ARCHITECTURE.md"), "utf8").trim().split(/\s+/).length).toBeLessThanOrEqual(1400);
+});
