@@ -90,5 +90,7 @@ test("each file that ARCHITECTURE.md names is there", () => {
 });
 
 test("ARCHITECTURE.md has at most 1,400 words", () => {
-  expect(readFileSync(join(root, "ARCHITECTURE.md"), "utf8").trim().split(/\s+/).length).toBeLessThanOrEqual(1400);
+  expect(readFileSync(join(root, "ARCHITECTURE.md"), "utf8").trim().split(/\s+/).length).toBeLessThanOrEqual(
+    1400,
+  );
 });
