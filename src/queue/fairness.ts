@@ -29,8 +29,7 @@ export class Fairness {
   see(account: string | undefined, now: number): void {
     if (account === undefined) return;
     const latest = this.#latest;
-    if (latest.account !== undefined && latest.account !== account)
-      this.#otherUntil = Math.max(this.#otherUntil, latest.until);
+    if (latest.account !== undefined && latest.account !== account) this.#otherUntil = latest.until;
     this.#latest = { account, until: now + THERE };
   }
 

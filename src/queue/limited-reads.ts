@@ -144,7 +144,7 @@ class LaneEvents {
       if (known) known.add(event.eventId);
       else if (await this.#hasSnapshot(record)) this.#known.set(record, new Set([event.eventId]));
       // A record has one lease, so that one event of it is enough.
-      else if (!newest.has(record) && !older.includes(event)) newest.set(record, event.eventId);
+      else if (!newest.has(record)) newest.set(record, event.eventId);
     }
     this.#newest = [...newest.values()];
   }

@@ -165,28 +165,38 @@ export class Tries<Tx> {
     if (wait > 0) {
       gate.checkAt ||= now + CHECK;
       if (now >= gate.checkAt) this.#do(key, () => this.#check(gate));
-    } else if (now >= gate.quietUntil) this.#do(key, () => this.#try(gate, claimant));
+    } else if (now >= gate.quietUntil && this.#mayTry(gate, now))
+      this.#do(key, () => this.#try(gate, claimant));
     return Math.max(fresh ? gate.waitAt(now, true) : wait, gate.quietUntil - now);
+  }
+
+  /** Whether no other gate is in the way. A wider gate that is shut has a try of its own. */
+  #mayTry(gate: Gate, now: number): boolean {
+    const { gates } = this.#options;
+    const isFree = (lane: Lane): boolean =>
+      gates.lets(lane, now) && !gates.shutOf(lane).some((each) => this.#running.has(keyOf(each)));
+    return this.#isOfAll(gate) || lanesOf(gate.lane).some(isFree);
+  }
+
+  /** Whether a gate is that of all accounts. */
+  #isOfAll({ level }: Gate): boolean {
+    return level === "everything" && this.#queue.hasAccounts;
   }
 
   /** Claims the newest event that was never tried, else the one that is due first. */
   async #try(gate: Gate, claimant: Claimant | undefined): Promise<void> {
     const { gates, claims } = this.#options;
-    const { laneOf, beginningOf, hasAccounts } = this.#queue;
+    const { laneOf, beginningOf } = this.#queue;
     gate.quietUntil = performance.now() + AGAIN;
     const lets = (lane: Parameters<Gates["lets"]>[0]): boolean => gates.lets(lane, performance.now());
-    const isAll = gate.level === "everything" && hasAccounts;
-    const lanes = lanesOf(gate.lane).filter(lets);
-    // A wider gate is shut, and has a try of its own.
-    if (!isAll && lanes.length === 0) return;
     const common = { limit: 1, isChosen: true, claimant } as const;
     const newest = (await this.#waiting.neverTried(gate)).filter((event) => lets(laneOf(event)));
     const shut = gates.shut.filter((each) => each !== gate && !each.lets(performance.now(), false));
     const choices: FillOptions[] = [
       ...newest.slice(0, CHOSEN).map(({ eventId }) => ({ ...common, eventId })),
-      isAll
+      this.#isOfAll(gate)
         ? { ...common, except: shut.flatMap((each) => this.#waiting.beginningsOf(each) ?? []) }
-        : { ...common, only: lanes.map(beginningOf) },
+        : { ...common, only: lanesOf(gate.lane).filter(lets).map(beginningOf) },
     ];
     for (const choice of choices) if ((await claims.fill(choice)).started.length > 0) return;
     await this.#check(gate);

@@ -107,6 +107,11 @@ describe("a row of failures", () => {
       shut: [],
     },
     {
+      what: "of one account after an answer does not shut everything",
+      script: "fails a/b; fails b/b; answers c/b; fails*5 a/b",
+      shut: ["a/b"],
+    },
+    {
       what: "of both kinds shuts everything without accounts",
       script: "fails*3 /b; fails*2 /l",
       shut: ["/b", "/l"],
@@ -334,6 +339,15 @@ describe("a failed read counts as an attempt", () => {
       expect(gates.failed(gates.begin("booking:x", lane, { now: 200 }), failure, 201)).toBe(counts);
     },
   );
+});
+
+test("a failed read does not count because an earlier read of its own event was answered", () => {
+  const gates = new Gates(() => {});
+  const begin = (now: number) => gates.begin("booking:x", laneOf("a/b"), { now });
+  const failure = { outage: { everything: false }, error: new Error("down"), isFirst: false };
+  gates.failed(begin(99), failure, 100);
+  gates.answered(begin(149), 150);
+  expect(gates.failed(begin(200), failure, 201)).toBe(false);
 });
 
 describe("what others learn", () => {

@@ -98,15 +98,19 @@ describe("the events of a limited lane", () => {
     expect(begun).toEqual(order);
   });
 
-  test("of one known record take turns with those of others", async () => {
+  test.each([
+    { others: ["K2"], known: ["K2", "z"] },
+    { others: [], known: ["z", "y"] },
+  ])("of one known record take turns with those of others: $others", async ({ others, known }) => {
     const { add, learn, play, begun } = limitedOf();
     for (const id of ["K1", "K2"]) await learn(`booking:${id}`);
+    await add("U1");
     for (const id of ["x", "y", "z"]) await add(id, "booking:K1");
-    await add("K2");
+    for (const id of [...others, "U2", "U3"]) await add(id);
     await advance(SECOND);
-    await play(4);
-    expect(begun.indexOf("K2")).toBe(0);
-    expect(begun).toHaveLength(4);
+    // The first time, two reads begin at once.
+    await play(3);
+    expect(begun).toEqual(["U3", known[0], "U1", known[1]]);
   });
 
   test.each([
