@@ -30,6 +30,16 @@ export async function handleFound<Tx>(
   }
 }
 
+/** Since when a booking is a request by its events whose callback has failed so far, and which have left no snapshot. */
+async function failedRequest<Tx>({ options, claim }: RecordWork<Tx>): Promise<number | undefined> {
+  const filter = { ref: claim.ref!, state: "retrying", type: "booking.Request", limit: 100 } as const;
+  const failed = (await options.list?.(filter)) ?? [];
+  return failed.reduce<number | undefined>(
+    (known, event) => requestedAtOf({ ...event, receivedAt: event.receivedAt.getTime() }, known),
+    undefined,
+  );
+}
+
 /**
  * Runs the callback for a record's status, and makes its snapshot.
  *
@@ -49,7 +59,10 @@ export async function handleLook<Tx>(
   if (isBooking) options.staySeen(claim, snapshot, stay);
   const before = claim.previous;
   const requestedBefore = before?.status === "Request" ? knownStayOf(before).requestedAt : undefined;
-  const requestedAt = type === "booking.Request" ? requestedAtOf(claim, requestedBefore) : undefined;
+  const requestedAt =
+    type === "booking.Request"
+      ? requestedAtOf(claim, requestedBefore ?? (await failedRequest(work)))
+      : undefined;
   const called = runs
     ? await runCallback(options, claim, context, {
         type,

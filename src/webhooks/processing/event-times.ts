@@ -16,8 +16,11 @@ export interface RecheckJson {
   readonly recheckOf?: string;
 }
 
+/** What the times of an event are read from. */
+type TimedEvent = Pick<ClaimedEvent, "source" | "timestamp" | "notification" | "receivedAt">;
+
 /** Returns the time at which the event happened. If the notification has no readable time, returns `receivedAt`. */
-export function timestampOf(claim: ClaimedEvent, notification = notificationOf(claim)): Date {
+export function timestampOf(claim: TimedEvent, notification = notificationOf(claim)): Date {
   if (claim.source === "recheck") return toldBy(claim).timestamp;
   // An event without a notification, such as a reconcile event, keeps its own timestamp.
   const isUnknown = notification && isoTimestamp(notification.timestamp) === undefined;
@@ -30,7 +33,7 @@ export function timestampOf(claim: ClaimedEvent, notification = notificationOf(c
  *
  * @param known - the time that was known before the event, if the booking was a request already
  */
-export function requestedAtOf(claim: ClaimedEvent, known: number | undefined): number {
+export function requestedAtOf(claim: TimedEvent, known: number | undefined): number {
   const decideBy = decideByOf(claim);
   const told = decideBy === undefined ? timestampOf(claim).getTime() : decideBy.getTime() - DAY;
   return Math.min(told, known ?? told);
@@ -42,7 +45,7 @@ export function deadlineOf(requestedAt: number): Date {
 }
 
 /** Returns the deadline that the notification of an event tells; `undefined` if no notification caused the event. */
-export function decideByOf(claim: ClaimedEvent): Date | undefined {
+export function decideByOf(claim: TimedEvent): Date | undefined {
   if (claim.source === "recheck") return toldBy(claim).decideBy;
   return claim.source === "webhook"
     ? decisionDeadline(timestampOf(claim).getTime(), claim.receivedAt)
@@ -50,7 +53,7 @@ export function decideByOf(claim: ClaimedEvent): Date | undefined {
 }
 
 /** Reads the times of the notification that caused a recheck from the recheck's own JSON. */
-function toldBy({ notification, timestamp }: ClaimedEvent) {
+function toldBy({ notification, timestamp }: TimedEvent) {
   const told = JSON.parse(notification ?? "{}") as RecheckJson;
   return {
     timestamp: new Date(told.timestamp ?? timestamp),
@@ -58,7 +61,7 @@ function toldBy({ notification, timestamp }: ClaimedEvent) {
   };
 }
 
-export function notificationOf({ source, notification }: ClaimedEvent) {
+export function notificationOf({ source, notification }: TimedEvent) {
   return source === "webhook" && notification !== null
     ? (parseExactly(notification) as WebhookNotification)
     : undefined;

@@ -61,6 +61,25 @@ describe("decideBy", () => {
 });
 
 describe("decideBy of a request that stays one", () => {
+  test("counts from its first notification, although the callback failed there", async () => {
+    let fails = true;
+    const deadlines: Date[] = [];
+    const { deliver } = collecting({
+      backoff: () => HOUR,
+      on: {
+        "booking.Request": ({ decideBy }) => {
+          deadlines.push(decideBy);
+          if (fails) throw new Error("not yet");
+        },
+      },
+    });
+    await deliver({ timestamp: "2026-05-01T10:00:00Z" });
+    fails = false;
+    await deliver({ timestamp: "2026-05-01T11:30:00Z" });
+    await advance(2 * HOUR);
+    expect(deadlines).toEqual([1, 2, 3].map(() => new Date("2026-05-02T10:00:00Z")));
+  });
+
   const at = (hours: number) => new Date(NOW.getTime() + hours * HOUR);
   /** A request, whose timer fires an hour before its deadline. */
   function asked() {
