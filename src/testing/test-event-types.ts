@@ -72,7 +72,7 @@ export interface TestEventFields<Tx, A extends string = never> {
 /** The fields that an event about a booking takes. */
 export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
   /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
-  readonly booking?: (B & GivenRecord<Booking, StatusOf<T>> & Misspelt<B, Booking>) | undefined;
+  readonly booking?: (B & GivenRecord<Booking, StatusInType<T>> & Misspelt<B, Booking>) | undefined;
 } & (T extends "booking.Request"
     ? {
         /** Default: 24 hours after `timestamp`. */
@@ -83,12 +83,12 @@ export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
 /** The fields that an event about a listing takes. */
 export type TestListingFields<T extends string, L> = FieldsOf<T> & {
   /** Fields of the listing, including those of your own model. Missing fields of {@link Listing} have defaults. */
-  readonly listing?: (L & GivenRecord<Listing, StatusOf<T>> & Misspelt<L, Listing>) | undefined;
+  readonly listing?: (L & GivenRecord<Listing, StatusInType<T>> & Misspelt<L, Listing>) | undefined;
 };
 
 type FieldsOf<T extends string> = T extends `${string}.timer.${string}`
   ? TestTimerFields
-  : TestRecordFields<StatusOf<T>>;
+  : TestRecordFields<StatusInType<T>>;
 
 /** The fields that the event of a timer takes. */
 export interface TestTimerFields {
@@ -124,7 +124,7 @@ export interface TestRecordFields<S extends string> {
   readonly changes?: FieldChanges<string> | undefined;
 }
 
-type StatusOf<T> = T extends `${string}.${infer S}`
+type StatusInType<T> = T extends `${string}.${infer S}`
   ? S extends "unknown" | `timer.${string}`
     ? string
     : S

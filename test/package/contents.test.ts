@@ -38,8 +38,9 @@ test("all that package.json points to is there", () => {
   for (const target of targets) expect(consumer.files).toContain(target.replace("./", ""));
 });
 
-test("the tarball takes 950 kB at most", () => {
-  expect(statSync(consumer.tarball).size).toBeLessThanOrEqual(950_000);
+// 625 kB are the code for `import` and `require`, 135 kB its types, 185 kB the docs and examples, which tools read offline.
+test("the tarball takes 1,000 kB at most", () => {
+  expect(statSync(consumer.tarball).size).toBeLessThanOrEqual(1_000_000);
 });
 
 test("each relative link of the packed documents, and each image, is a file in the package", () => {
