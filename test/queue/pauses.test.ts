@@ -1,5 +1,5 @@
 // What happens to events, and to gates, in a pause that lasts: rules 5 and 6 of gates.ts.
-import { describe, expect, test } from "vitest";
+import { beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { type Answer, appOf } from "./lanes.support.ts";
 import { advance, eventOf, HOUR, idsOf, MINUTE, outOfReach, SECOND, sleep, useFakeTime } from "./support.ts";
@@ -261,5 +261,35 @@ describe("a gate lives only while something waits behind it", () => {
     await advance(SECOND);
     await pass;
     await expectOver(app);
+  });
+});
+
+describe("an event that another process has recorded", () => {
+  // The waits of gates vary by a tenth.
+  beforeEach(() => {
+    vi.spyOn(Math, "random").mockReturnValue(0.5);
+  });
+
+  test("is a try within a second, although the next one would come later", async () => {
+    const app = appOf(() => 401);
+    app.queue.start();
+    await app.send("a", "X");
+    // The tries begin after 1, 3, 7, 15 and 31 s.
+    await app.until(17 * SECOND);
+    await app.store.add(eventOf("a/other", "a/booking:OTHER"));
+    await app.until(19 * SECOND);
+    expect(app.reads.filter(({ id }) => id === "booking:OTHER")).toHaveLength(1);
+  });
+
+  test("and that reads no record is handled while everything is shut", async () => {
+    const app = appOf(() => 503);
+    app.queue.start();
+    for (const account of ["a", "b"]) for (const id of idsOf(5)) await app.send(account, id);
+    await app.until(17 * SECOND);
+    expect(app.queue.pause).toMatchObject({ scope: "everything" });
+    app.sent.set("a/message", app.now());
+    await app.store.add(eventOf("a/message", null));
+    await app.until(19 * SECOND);
+    expect((await app.store.get("a/message"))?.state).toBe("done");
   });
 });
