@@ -6,8 +6,9 @@ export interface StoreProblem {
   readonly detail: string;
 }
 
-/** A store that can check its server. It changes nothing. */
+/** A store that can check its server. */
 export interface Checkable {
+  /** Adds, claims, settles and removes an event that no other process sees. Leaves nothing behind. */
   problems(): Promise<readonly StoreProblem[]>;
 }
 

@@ -1,14 +1,20 @@
-// `doctor --store` checks the rights of the store's user, and the settings of its server.
+// `doctor --store` lets the store do its job, and checks the settings of its server. It leaves nothing behind.
 
-import { writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import { Redis } from "ioredis";
 import mysql from "mysql2/promise";
 import pg from "pg";
 import { mysqlStore } from "stayhook/mysql";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
+import { sqliteStore } from "stayhook/sqlite";
+import type { EventStore } from "stayhook/store";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { channelOf } from "../../src/stores/postgres/postgres-dialect.ts";
+import { eventOf } from "../stores/event.ts";
 import { startOwnMysql } from "../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../support/postgres-server.ts";
 import { startOwnRedis } from "../support/redis-server.ts";
@@ -17,6 +23,12 @@ import { cli, platform, quiet } from "./support.ts";
 
 const postgres = await postgresUrl();
 const name = `stayhook_doctor_${crypto.randomUUID().slice(0, 8)}`;
+
+/** Adds an event that is due, so that doctor could take it, and closes the store. */
+async function fill(store: EventStore<never>) {
+  await store.add(eventOf());
+  await store.close();
+}
 
 /** Returns what doctor says about the server of a store, and whether everything passed. */
 async function serverOf(store: string, ...options: string[]) {
@@ -27,6 +39,8 @@ async function serverOf(store: string, ...options: string[]) {
     checks: { check: string; state: string; detail: string }[];
   };
   const about = checks.filter(({ check }) => check === "store's server");
+  const fails = about.some(({ state }) => state === "failed");
+  expect(checks.find(({ check }) => check === "store")?.state).toBe(fails ? "failed" : "passed");
   return { ok, says: about.map(({ state, detail }) => `${state}: ${detail}`) };
 }
 
@@ -61,11 +75,54 @@ describe.skipIf(postgres === undefined)("PostgreSQL", () => {
     const { ok, says } = await serverOf(url, "--schema", name);
     expect(ok).toBe(false);
     expect(says).toEqual([
-      expect.stringMatching(/^failed: .*lacks a right.*permission denied for table events/),
-      expect.stringMatching(/^failed: .*lacks a right.*permission denied for table meta/),
+      expect.stringMatching(
+        /^failed: .*cannot add, claim, settle and remove.*permission denied for table events/,
+      ),
       "warned: synchronous_commit is off, so a crash may lose the events of the last moments.",
       ...fsync,
     ]);
+  });
+
+  test.each([
+    ["REVOKE UPDATE ON $.events FROM $", /permission denied for table events/],
+    ["REVOKE INSERT ON $.meta FROM $", /permission denied for table meta/],
+    ["REVOKE DELETE ON $.records FROM $", /permission denied for table records/],
+    [
+      "CREATE FUNCTION $.nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; CREATE TRIGGER no BEFORE UPDATE ON $.events FOR EACH ROW EXECUTE FUNCTION $.nothing()",
+      /an event of doctor was not claimed/,
+    ],
+  ])("after %s, the store cannot do its job, and doctor leaves nothing behind", async (sql, message) => {
+    const role = `stayhook_doctor_${crypto.randomUUID().slice(0, 8)}`;
+    const pool = new pg.Pool({ connectionString: postgres, max: 2 });
+    await fill(postgresStore({ connectionString: postgres, schema: role }) as EventStore<never>);
+    await pool.query(`
+      CREATE ROLE ${role} LOGIN; GRANT USAGE ON SCHEMA ${role} TO ${role};
+      GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${role} TO ${role};
+      GRANT USAGE ON ALL SEQUENCES IN SCHEMA ${role} TO ${role};`);
+    const listener = await pool.connect();
+    const heard: string[] = [];
+    listener.on("notification", ({ channel }) => heard.push(channel));
+    onTestFinished(async () => {
+      listener.release(true);
+      await pool.query(`DROP SCHEMA ${role} CASCADE; DROP OWNED BY ${role}; DROP ROLE ${role}`);
+      await pool.end();
+    });
+    const rows = async () => {
+      const of = (table: string) => pool.query(`SELECT * FROM ${role}.${table}`);
+      return (await Promise.all(["events", "records", "meta"].map(of))).map((found) => found.rows);
+    };
+    const before = await rows();
+    await listener.query(`LISTEN "${channelOf(role)}"`);
+    const url = Object.assign(new URL(postgres!), { username: role }).href;
+    expect((await serverOf(url, "--schema", role)).says).not.toContainEqual(expect.stringMatching(/^failed/));
+    expect(await rows()).toEqual(before);
+    await pool.query(sql.replaceAll("$", role));
+    const { ok, says } = await serverOf(url, "--schema", role);
+    expect(ok).toBe(false);
+    expect(says).toContainEqual(expect.stringMatching(message));
+    expect(await rows()).toEqual(before);
+    await listener.query("SELECT 1");
+    expect(heard).toEqual([]);
   });
 
   test("a standby", { timeout: 120_000 }, async () => {
@@ -101,15 +158,66 @@ test("MariaDB: a right that the user lacks, a read-only server, and a setting th
   await connection.query(`REVOKE DELETE ON test.* FROM '${name.slice(0, 30)}'@'%'`);
   const denied = await serverOf(url);
   expect(denied.ok).toBe(false);
-  expect(denied.says).toEqual(
-    ["events", "records", "meta"].map((table) =>
-      expect.stringMatching(`^failed: .*lacks a right.*DELETE command denied .*stayhook_${table}`),
-    ),
-  );
+  expect(denied.says).toEqual([expect.stringMatching(/^failed: .*cannot add.*DELETE command denied/)]);
   await connection.query("SET GLOBAL read_only = 1");
   expect((await serverOf(server.url)).says).toContain(
     "failed: The server is read-only. Give the store the primary.",
   );
+});
+
+test.each([
+  ["-publish", "PUBLISH|publish"],
+  ["resetchannels", "PUBLISH|publish|channel"],
+  ["-zadd", "zadd|ZADD|command"],
+  ["-del", "del|DEL|command"],
+])(
+  "Redis: a user with %s cannot do the store's job, and doctor leaves nothing behind",
+  async (rules, message) => {
+    const server = await started(() => startOwnRedis());
+    const client = new Redis(server.url);
+    const listener = new Redis(server.url);
+    onTestFinished(() => {
+      for (const each of [client, listener]) each.disconnect();
+    });
+    await fill(redisStore({ url: server.url, logger: quiet }) as EventStore<never>);
+    await client.config("SET", "appendonly", "yes");
+    await client.config("SET", "appendfsync", "always");
+    // As docs/stores/redis.md has it.
+    const rights =
+      "~{stayhook}* &{stayhook}:wake +@read +@write +@scripting +@connection +@pubsub +time +info";
+    await client.call("ACL", "SETUSER", "app", "on", ">secret", ...rights.split(" "));
+    const heard: string[] = [];
+    listener.on("pmessage", (_, channel: string) => heard.push(channel));
+    await listener.psubscribe("*");
+    const keys = async () => (await client.keys("*")).sort();
+    const before = await keys();
+    const url = Object.assign(new URL(server.url), { username: "app", password: "secret" }).href;
+    expect((await serverOf(url)).says).not.toContainEqual(expect.stringMatching(/^failed/));
+    expect(await keys()).toEqual(before);
+    await client.call("ACL", "SETUSER", "app", ...rules.split(" "));
+    const { says } = await serverOf(url);
+    expect(says).toContainEqual(expect.stringMatching(`^failed: .*ACL of Redis.*(${message})`));
+    expect(await keys()).toEqual(before);
+    await client.ping();
+    expect(heard).toEqual([]);
+  },
+);
+
+test("SQLite: a fault of the tables is found, and nothing is left behind", async () => {
+  const directory = mkdtempSync(join(tmpdir(), "stayhook-doctor-"));
+  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const path = join(directory, "events.db");
+  await fill(sqliteStore(path) as EventStore<never>);
+  const db = new DatabaseSync(path);
+  onTestFinished(() => db.close());
+  const rows = () =>
+    ["events", "records", "meta"].map((t) => db.prepare(`SELECT * FROM stayhook_${t}`).all());
+  const before = rows();
+  expect((await serverOf(path)).says).toEqual(PASSED);
+  expect(rows()).toEqual(before);
+  db.exec("CREATE TRIGGER no BEFORE UPDATE ON stayhook_events BEGIN SELECT RAISE(IGNORE); END");
+  expect((await serverOf(path)).says).toEqual([expect.stringMatching(/an event of doctor was not/)]);
+  expect(rows()).toEqual(before);
 });
 
 test("Redis: settings that risk events", async () => {

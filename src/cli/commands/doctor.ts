@@ -3,7 +3,7 @@ import { APIError, ResponseValidationError } from "../../client/client-errors.ts
 import { parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { knownStatus } from "../../models/statuses.ts";
-import { isCheckable } from "../../stores/store-problem.ts";
+import { isCheckable, type StoreProblem } from "../../stores/store-problem.ts";
 import { accountOptions, tokensGiven } from "../account-tokens.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { schemaOf, storeOptions, withStore } from "../open-store.ts";
@@ -143,35 +143,38 @@ async function* checkStore(invocation: Invocation): AsyncGenerator<Check> {
     const { version, expected } = schema;
     const found = `The store has schema version ${version}`;
     const versions = `${found}, and this version of stayhook makes version ${expected}`;
-    if (version === expected) yield store("passed", `${found}, which this version of stayhook makes.`);
-    else if (version > expected)
+    if (version < expected)
+      return yield store(
+        "warned",
+        `${versions}. The first start of this version upgrades the store. If your app sets migrate: false, run the SQL of migrationSql({ from: ${version} }) before.`,
+      );
+    const problems = await problemsOf(invocation);
+    if (problems.some(({ fails }) => fails))
+      yield store("failed", `${found}, but it cannot do its job. The next lines say why.`);
+    else if (version === expected) yield store("passed", `${found}, which this version of stayhook makes.`);
+    else
       yield store(
         "warned",
         `${versions}. A newer version has upgraded the store, and this version can go on using it.`,
       );
-    else
-      yield store(
-        "warned",
-        `${versions}. The first start of this version upgrades the store. If your app sets migrate: false, run the SQL of migrationSql({ from: ${version} }) before.`,
-      );
-    if (version >= expected) yield* checkServer(invocation);
+    for (const { fails, detail } of problems)
+      yield checkOf("store's server", [fails ? "failed" : "warned", detail]);
+    if (problems.length === 0)
+      yield checkOf("store's server", [
+        "passed",
+        "The store may read and write, and no setting risks events.",
+      ]);
   } catch (error) {
     invocation.io.signal.throwIfAborted();
     yield store("failed", (error as Error).message, exitCodeOf(error));
   }
 }
 
-/** Checks the rights of the store's user, and the settings of its server that can lose events. */
-async function* checkServer(invocation: Invocation): AsyncGenerator<Check> {
-  const problems = await withStore(
-    invocation,
-    async (store) => (isCheckable(store) ? await store.problems() : []),
-    { migrate: false },
-  );
-  for (const { fails, detail } of problems)
-    yield checkOf("store's server", [fails ? "failed" : "warned", detail]);
-  if (problems.length === 0)
-    yield checkOf("store's server", ["passed", "The store may read and write, and no setting risks events."]);
+/** Lets the store do its job with an event of its own, and checks the settings of its server that can lose events. */
+function problemsOf(invocation: Invocation): Promise<readonly StoreProblem[]> {
+  return withStore(invocation, async (store) => (isCheckable(store) ? await store.problems() : []), {
+    migrate: false,
+  });
 }
 
 /** @param delivery - the notification for `--deliver`. It refers to no booking or listing. */
@@ -222,7 +225,8 @@ export const doctor: Command = {
 with a wrong secret, and one with a malformed body. It does not record the two test requests. With --deliver, the
 command also sends one test notification twice, and the endpoint must answer 200 both times. The test notification
 names no booking or listing. If a store is given, the command compares the version of its tables with the version that
-this stayhook makes, checks the rights and the settings that it needs, and changes nothing in the store. The exit code is the code of the first failed check.`,
+this stayhook makes, and checks the settings of its server. It also adds, claims, settles and removes an event of its own,
+which no other process sees and which leaves nothing behind. The exit code is the code of the first failed check.`,
   examples: [
     "stayhook doctor",
     "stayhook doctor --deliver --json",

@@ -18,7 +18,7 @@ import {
   type SqlWrites,
   type TransactionOptions,
 } from "../sql/driver.ts";
-import { LeaseLost } from "../sql/sql-queue.ts";
+import { RollBack } from "../sql/sql-queue.ts";
 import { errnoOf, exists, isConflict, isFull, isLocked, isLost, SAVEPOINT_UNKNOWN } from "./mysql-errors.ts";
 import {
   borrowedLimits,
@@ -310,7 +310,7 @@ const ENDED =
 function failure(failing: string, error: unknown): unknown {
   const cause = causeOf(error);
   if (error instanceof WriteFailed) return cause;
-  if (error instanceof StayhookError || error instanceof LeaseLost) return error;
+  if (error instanceof StayhookError || error instanceof RollBack) return error;
   const Failure = failureOf(error, cause);
   return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}${networkHint(cause)}`, { cause });
 }

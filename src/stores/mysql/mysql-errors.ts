@@ -2,7 +2,7 @@
 
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { WriteFailed } from "../server-pool.ts";
-import { LeaseLost } from "../sql/sql-queue.ts";
+import { RollBack } from "../sql/sql-queue.ts";
 
 /** The codes of a lock that was not free in time, or at once. */
 const LOCKED = [1205, 3572];
@@ -40,7 +40,7 @@ export function isFull(error: unknown): boolean {
 /** Whether the connection is unusable. If so, it is unknown whether the server has committed the transaction. */
 export function isLost(error: unknown): boolean {
   if (error instanceof InvalidWriteError) return true;
-  if (error instanceof WriteFailed || error instanceof StayhookError || error instanceof LeaseLost)
+  if (error instanceof WriteFailed || error instanceof StayhookError || error instanceof RollBack)
     return false;
   return errnoOf(error) === undefined || hasCode(error, READ_ONLY);
 }

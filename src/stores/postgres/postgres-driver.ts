@@ -15,7 +15,7 @@ import {
   type SqlWrites,
   type TransactionOptions,
 } from "../sql/driver.ts";
-import { LeaseLost } from "../sql/sql-queue.ts";
+import { RollBack } from "../sql/sql-queue.ts";
 import { cancelStatement } from "./postgres-cancel.ts";
 import {
   CONFLICTS,
@@ -316,7 +316,7 @@ export class PostgresDriver implements SqlDriver {
         }
       }
     } catch (error) {
-      if (error instanceof LeaseLost) throw error;
+      if (error instanceof RollBack) throw error;
       throw error instanceof WriteFailed ? error.cause : storeError(failing, error, isBroken);
     } finally {
       this.#jobs.delete(ended);

@@ -3,7 +3,7 @@
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
 import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
 import { networkHint, WriteFailed, WritesInterrupted } from "../server-pool.ts";
-import { LeaseLost } from "../sql/sql-queue.ts";
+import { RollBack } from "../sql/sql-queue.ts";
 
 /** SQLSTATE: a lock was not available in time, because another transaction holds it. */
 const LOCKED = "55P03";
@@ -71,7 +71,7 @@ export function hasTimedOut(error: unknown): boolean {
 
 /** Whether the connection may be unusable, so that it is unknown what PostgreSQL has run. */
 export function mayBeBroken(error: unknown): boolean {
-  if (error instanceof WriteFailed || error instanceof InvalidWriteError || error instanceof LeaseLost)
+  if (error instanceof WriteFailed || error instanceof InvalidWriteError || error instanceof RollBack)
     return false;
   const state = sqlState(error);
   return state === undefined || SERVER_GONE.test(state);

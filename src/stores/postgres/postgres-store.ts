@@ -21,6 +21,7 @@ import {
 } from "../sql/sql-rows.ts";
 import { limitOf } from "../sql/sql-statements.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
+import type { HotSteps } from "../sql/sql-trial.ts";
 import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
@@ -138,6 +139,30 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     if (standby === true)
       told.push({ fails: true, detail: "The server is a standby. Give the store the primary." });
     return [...found, ...told];
+  }
+
+  protected override tryOut(): Promise<void> {
+    return this.#numbered(() => super.tryOut());
+  }
+
+  protected override hotSteps(): HotSteps {
+    const run = (statement: Statement, values: readonly unknown[]) =>
+      prepared(statement, ...values, `${PATIENCE.together}ms`);
+    const [{ add }, claim] = [this.#hot, (call: ClaimCall) => this.#claim(call, 0)];
+    const settling = (settlements: readonly Settlement<never>[]) => this.#settling(settlements);
+    return {
+      *add(additions) {
+        const rows = yield* run(add, [JSON.stringify(additions.map(additionJson)), additions.length]);
+        return rows.map(() => "added");
+      },
+      *claim(call) {
+        return (yield* claim(call)).result.claimed;
+      },
+      *settle(settlements) {
+        const rows = yield* run(...settling(settlements));
+        return rows.map(({ more }) => ({ held: true, more: more === true }));
+      },
+    };
   }
 
   /** Also checks, once, that rows arrive as they are, and that no policy hides them: the tables would seem to be empty. */
@@ -377,7 +402,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   }
 
   /** Returns the statement that ends the attempts, and its values without the patience. */
-  #settling(settlements: readonly Settlement<PoolClient>[]): [statement: Statement, values: unknown[]] {
+  #settling(settlements: readonly Settlement<never>[]): [statement: Statement, values: unknown[]] {
     const values = [JSON.stringify(settlements.map(settlementJson)), settlements.length];
     const isPlain = settlements.every(
       ({ delay, remove, additions }) => delay === undefined && remove === undefined && additions.length === 0,

@@ -72,6 +72,7 @@ export class Connection implements NamedServer {
 
   /**
    * @param answerWithin - the longest wait for the answer, ms. {@link timeout} is the most
+   * @param inside - stands behind the prefix of the keys. Default: nothing
    * @throws NotSentError if the command was not sent
    * @throws NoAnswerError if no answer came. Redis may have run the script
    * @throws StayhookError if the script failed
@@ -80,12 +81,17 @@ export class Connection implements NamedServer {
     name: ScriptName,
     args: readonly string[],
     answerWithin = Number.POSITIVE_INFINITY,
+    inside = "",
   ): Promise<unknown> {
     const start = performance.now();
     const client = await this.ready();
     const until = start + Math.min(this.timeout, answerWithin);
     try {
-      return await this.#inTime(client, { start, until }, this.#evaluate(client, name, args));
+      return await this.#inTime(
+        client,
+        { start, until },
+        this.#evaluate(client, name, [this.#keys + inside, ...args]),
+      );
     } catch (error) {
       if (isNotPrimary(error)) this.#movedAway();
       throw failed(this, error);
@@ -191,14 +197,15 @@ export class Connection implements NamedServer {
     });
   }
 
+  /** @param args - the key, and then the arguments */
   async #evaluate(client: RedisClient, name: ScriptName, args: readonly string[]): Promise<unknown> {
     const { sha, text } = scripts[name];
     try {
-      return await client.evalsha(sha, 1, this.#keys, ...args);
+      return await client.evalsha(sha, 1, ...args);
     } catch (error) {
       if (!hasCode(error, "NOSCRIPT")) throw error;
       // Redis does not have the script, for example after a restart. Send the script's text.
-      return await client.eval(text, 1, this.#keys, ...args);
+      return await client.eval(text, 1, ...args);
     }
   }
 

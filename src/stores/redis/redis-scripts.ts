@@ -16,7 +16,7 @@ local version = tonumber(found[1]) or found[2] and 1 or 0
  * publish gets an error before the first write.
  */
 const start = `
-call('PUBLISH', base .. ':wake', '')
+publish('')
 ${versioned}
 local steps = { ${migrations.map((lua) => `function() ${lua} end`).join(", ")} }
 if input.migrate and version ~= 1 then
@@ -33,6 +33,18 @@ return { base, version }
 
 const schema = `${versioned}
 return version
+`;
+
+/** Deletes the keys of a trial of `doctor`, whose prefix is its own. */
+const endTrial = `
+local keys = { base .. ':meta', base .. ':values', DUE, SINCE, SNAPSHOTS, SEEN, base .. ':refs', base .. ':gone' }
+for _, kind in ipairs({ 'event', 'notification' }) do keys[#keys + 1] = key(kind, input.id) end
+for _, kind in ipairs({ 'record', 'open', 'of' }) do keys[#keys + 1] = key(kind, input.record) end
+for _, state in ipairs(input.states) do
+  keys[#keys + 1] = key('state', state)
+  keys[#keys + 1] = key('ended', state)
+end
+call('DEL', unpack(keys))
 `;
 
 const add = `${expiring}${adding}
@@ -207,7 +219,7 @@ local found, after = look_for(input.restriction, input.after, '+inf', 1)
 return { now, found[1] and tonumber(call('ZSCORE', DUE, found[1])) or false, after or false }
 `;
 
-const bodies = { start, schema, add, claim, renew, settle, nextDue, ...upkeep };
+const bodies = { start, schema, endTrial, add, claim, renew, settle, nextDue, ...upkeep };
 
 export type ScriptName = keyof typeof bodies;
 
@@ -217,9 +229,12 @@ export interface Script {
   readonly sha: string;
 }
 
+/** The scripts that run although the keys may not exist. */
+const unguarded = ["start", "schema", "endTrial"];
+
 export const scripts = Object.fromEntries(
   Object.entries(bodies).map(([name, body]) => {
-    const text = prelude + (name === "start" || name === "schema" ? "" : guard) + body;
+    const text = prelude + (unguarded.includes(name) ? "" : guard) + body;
     return [name, { text, sha: createHash("sha1").update(text).digest("hex") }];
   }),
 ) as unknown as Readonly<Record<ScriptName, Script>>;

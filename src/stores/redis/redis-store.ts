@@ -10,7 +10,7 @@ import { type Change, type EventState, eventStates } from "../event-states.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { MemoryTables } from "../memory/memory-tables.ts";
 import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
-import type { Addition, Settlement } from "../outcomes.ts";
+import { type Addition, additionOf, type Settlement, settlementOf } from "../outcomes.ts";
 import { RecordStore, type Scope } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
@@ -18,6 +18,7 @@ import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
+import { assertDone, trialOf } from "../store-trial.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError } from "./redis-errors.ts";
@@ -137,7 +138,40 @@ export class RedisStore extends RecordStore {
 
   async problems(): Promise<readonly StoreProblem[]> {
     this.assertOpen();
-    return (await this.#risks()).map((detail) => ({ fails: false, detail }));
+    const found: StoreProblem[] = [];
+    await this.#tryOut().catch((error: Error) => found.push({ fails: true, detail: error.message }));
+    // Some providers block INFO.
+    const risks = await this.#risks().catch((error: Error) => [
+      `The settings of Redis could not be read: ${error.message}`,
+    ]);
+    return [...found, ...risks.map((detail) => ({ fails: false, detail }))];
+  }
+
+  /** Does the whole job with an event of its own, under a prefix of its own, which no process reads. */
+  async #tryOut(): Promise<void> {
+    const { name, ref, event, outcome, call } = trialOf();
+    const run = (script: ScriptName, input: object) =>
+      this.#connection.run(script, ["", "", JSON.stringify(input)], undefined, `:${name}`);
+    const keys = { id: toText(name), record: recordName({ ref, eventId: name }), states: eventStates };
+    const end = () => run("endTrial", keys);
+    // Without the right to delete, fail before the first write.
+    await end();
+    try {
+      await run("start", { migrate: true });
+      const [added] = (await run("add", [toAdd(additionOf(event, {}, call.token))])) as AddAnswer[];
+      assertDone("added", added === "added");
+      const place = { limit: 1, first: 0, duration: call.leaseDuration, worker: "" };
+      const restriction = toRestriction(call);
+      const [, rows] = (await run("claim", { ...place, name: call.token, restriction })) as ClaimReply;
+      assertDone("claimed", rows.length === 1);
+      const { claim, row } = toClaimed(rows[0]!);
+      const settled = await run("settle", [toSettle(settlementOf(claim, row, outcome))]);
+      assertDone("settled", Number((settled as [Num, Num][])[0]?.[0]) === 1);
+      const pruned = await run("prune", { state: "done", age: 0, limit: 1 });
+      assertDone("removed", Number(pruned) === 1);
+    } finally {
+      await end();
+    }
   }
 
   override subscribe(wake: () => void): () => void {

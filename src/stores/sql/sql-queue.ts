@@ -33,8 +33,11 @@ import {
 } from "./sql-rows.ts";
 import { limitOf, search } from "./sql-statements.ts";
 
+/** Thrown to roll back a transaction although its statements have succeeded. */
+export class RollBack extends Error {}
+
 /** Thrown to roll back the writes of `event.atomically`, because the lease was lost while they ran. */
-export class LeaseLost extends Error {}
+export class LeaseLost extends RollBack {}
 
 /** Returns the key of the record of an event or claim. */
 export function keyOf({ ref, eventId }: { readonly ref: string | null; readonly eventId: string }): string {

@@ -1,0 +1,40 @@
+// Does a store's whole job with an event of its own, for `stayhook doctor`.
+
+import { erase } from "../memory/record-rules.ts";
+import { type Addition, additionOf, type Settlement, settlementOf } from "../outcomes.ts";
+import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import { assertDone, trialOf } from "../store-trial.ts";
+import type { SqlSteps } from "./driver.ts";
+import { setMeta } from "./sql-changes.ts";
+import { withRecords } from "./sql-loaded.ts";
+import type { Operation } from "./sql-records.ts";
+
+/** The steps of the hot path, as the store runs them. */
+export interface HotSteps {
+  add(additions: readonly Addition[]): SqlSteps<readonly AddAnswer[]>;
+  claim(call: ClaimCall): SqlSteps<readonly Claimed[]>;
+  settle(settlements: readonly Settlement<never>[]): SqlSteps<readonly Settled[]>;
+}
+
+/**
+ * Adds, claims, settles and removes an event, and sets and removes a meta value. The caller rolls the transaction back.
+ *
+ * @throws StayhookError if a step did nothing
+ */
+export function* tryAll(operation: Operation, hot: HotSteps): SqlSteps<void> {
+  const { name, ref, event, outcome, call } = trialOf();
+  assertDone("added", (yield* hot.add([additionOf(event, {}, call.token)]))[0] === "added");
+  const [claimed] = yield* hot.claim(call);
+  assertDone("claimed", claimed?.claim.eventId === name);
+  const settled = yield* hot.settle([settlementOf(claimed!.claim, claimed!.row, outcome)]);
+  assertDone("settled", settled[0]?.held === true);
+  const scope = { records: [{ ref, eventId: name }], ended: "all", failing: "" } as const;
+  const removed = yield* withRecords(operation, scope, (tables) => erase(tables, ref));
+  assertDone("removed", removed === 1);
+  const metas = [
+    [undefined, "1"],
+    ["1", "2"],
+    ["2", undefined],
+  ] as const;
+  for (const [expected, value] of metas) assertDone("kept", yield* setMeta(operation, name, value, expected));
+}
