@@ -86,6 +86,8 @@ export class Gate {
   readonly #onChange: GateChange;
   #try: Read | undefined;
   #triedAt = Number.NEGATIVE_INFINITY;
+  /** When an event that had just arrived was last the try, or the gate shut. */
+  #freshAt = Number.NEGATIVE_INFINITY;
 
   constructor(level: Gate["level"], lane: Lane, onChange: GateChange) {
     this.level = level;
@@ -122,13 +124,14 @@ export class Gate {
   }
 
   #dueAt({ until, isAsked }: Shutting, isFresh: boolean): number {
-    return isFresh && !isAsked ? Math.min(until, this.#triedAt + FRESH_EVERY) : until;
+    return isFresh && !isAsked ? Math.min(until, this.#freshAt + FRESH_EVERY) : until;
   }
 
   begin(read: Read, now: number): void {
-    if (!this.isShut || this.#try !== undefined) return;
+    if (this.shutting === undefined || this.#try !== undefined) return;
     this.#try = read;
     this.#triedAt = now;
+    if (now < this.shutting.until || read.key === this.fresh?.eventId) this.#freshAt = now;
     this.fresh = undefined;
   }
 
@@ -176,7 +179,7 @@ export class Gate {
     const until = now + (isAsked ? waitAsked(retryAfter) : waitAfter(this.failedTries));
     this.failedTries += 1;
     const { since, at } = before ?? { since: new Date(), at: now };
-    if (before === undefined) this.#triedAt = now;
+    if (before === undefined) this.#freshAt = now;
     this.shutting = { since, at, until, isAsked, reason, ref: read.ref, isDoubt };
     if (this.#try === read) this.#try = undefined;
     if (wasDue || isAsked) this.#onChange(this, before === undefined ? "shut" : "waits", error);

@@ -12,7 +12,7 @@ import { LimitedReads } from "./limited-reads.ts";
 import { Waiting } from "./waiting.ts";
 import { type Lane, laneKey, lanesOf, type QueueOptions } from "./work.ts";
 
-/** How often the queue looks for events that other processes have recorded, ms. One call serves all gates. */
+/** How often the queue looks at most for events that other processes have recorded, ms. One call serves all gates. */
 const POLL = 1000;
 /** How often a gate whose try must wait looks whether anything waits behind it, ms. */
 const CHECK = 30_000;
@@ -47,6 +47,8 @@ export class Tries<Tx> {
   #giveUpAt = 0;
   /** When the newest event was recorded that the last poll has seen. */
   #polledTo: Date | undefined;
+  /** Whether another process may have recorded an event since the last poll. */
+  #mayHaveArrived = true;
 
   constructor(queue: QueueOptions<Tx>, options: TriesOptions<Tx>) {
     this.#queue = queue;
@@ -73,6 +75,7 @@ export class Tries<Tx> {
     if (this.#isNeeded) this.#timer.set(Math.max(1, now < this.#failedUntil ? AGAIN : this.#begin(now)));
     else {
       this.#polledTo = undefined;
+      this.#mayHaveArrived = true;
       this.#quietUntil.clear();
     }
   }
@@ -90,6 +93,7 @@ export class Tries<Tx> {
 
   /** Lets limited lanes look at once, because another process may have made an event due, or a drain begins. */
   lookAnew(): void {
+    this.#mayHaveArrived = true;
     this.#quietUntil.clear();
     this.look();
   }
@@ -126,9 +130,10 @@ export class Tries<Tx> {
       ...floods.limited.map((lane) => this.#beginReads(lane, now, claimant)),
     ];
     if (shut.length > 0) {
-      if (now >= this.#pollAt) this.#do("poll", () => this.#poll());
+      const polls = this.#mayHaveArrived || !this.#queue.store.subscribe;
+      if (polls && now >= this.#pollAt) this.#do("poll", () => this.#poll());
       if (now >= this.#giveUpAt) this.#do("give up", () => this.#giveUp());
-      waits.push(this.#pollAt - now);
+      if (polls) waits.push(this.#pollAt - now);
     }
     return Math.min(CHECK, ...waits.filter((wait) => wait > 0));
   }
@@ -155,9 +160,9 @@ export class Tries<Tx> {
     const { fresh } = gate;
     if (gate.isTrying || this.#running.has(key) || claims.slotsAt(now).slots <= 0) return 0;
     if (fresh && gates.lets(fresh.lane, now, true)) {
-      gate.fresh = undefined;
       this.#do(key, async () => {
         await claims.fill({ limit: 1, eventId: fresh.eventId, isFresh: true, isChosen: true, claimant });
+        if (gate.fresh === fresh) gate.fresh = undefined;
       });
       return 0;
     }
@@ -167,7 +172,8 @@ export class Tries<Tx> {
       if (now >= gate.checkAt) this.#do(key, () => this.#check(gate));
     } else if (now >= gate.quietUntil && this.#mayTry(gate, now))
       this.#do(key, () => this.#try(gate, claimant));
-    return Math.max(fresh ? gate.waitAt(now, true) : wait, gate.quietUntil - now);
+    const dueIn = Math.max(wait, gate.quietUntil - now);
+    return fresh ? Math.min(dueIn, gate.waitAt(now, true) || dueIn) : dueIn;
   }
 
   /** Whether no other gate is in the way. A wider gate that is shut has a try of its own. */
@@ -214,6 +220,7 @@ export class Tries<Tx> {
   async #poll(): Promise<void> {
     const { gates, claims } = this.#options;
     this.#pollAt = performance.now() + POLL;
+    this.#mayHaveArrived = false;
     const since = this.#polledTo;
     const events = await this.#waiting.arrivedSince(since);
     this.#polledTo = events[0]?.receivedAt ?? since ?? new Date(0);

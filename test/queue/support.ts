@@ -72,6 +72,9 @@ export function useFakeTime(now?: Date): void {
     vi.useRealTimers();
   });
 }
+const setRealTimeout = setTimeout;
+/** Lets real time pass, for waits that fake timers do not move. */
+export const realTime = (ms: number) => new Promise<void>((resolve) => setRealTimeout(resolve, ms));
 export const advance = (ms = 0) => vi.advanceTimersByTimeAsync(ms);
 export const sleep = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
 export const idsOf = (count: number, name = "e") => Array.from({ length: count }, (_, n) => `${name} ${n}`);
