@@ -85,6 +85,8 @@ test("close waits for the current batch and begins no other", async () => {
   await advance(400);
   expect(closing.settled).toBe(false);
   await advance(200);
+  await realTime(20);
+  await advance(0);
   expect(closing.settled).toBe(true);
   await advance(DAY);
   expect(calls.prune).toBe(2);
