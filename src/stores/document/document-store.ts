@@ -6,7 +6,7 @@ import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
 import type { EventStore, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { type EventRow, toStoredEvent } from "../memory/memory-rows.ts";
-import { MemoryStore } from "../memory/memory-store.ts";
+import type { MemoryStore } from "../memory/memory-store.ts";
 import { type MemoryTables, recordKeyOf } from "../memory/memory-tables.ts";
 import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
@@ -18,7 +18,16 @@ import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { DocumentDriver, DocumentQuery, StoreDocument } from "./document-driver.ts";
-import { documentKey, dueOf, keyOfRecord, LoadedTables } from "./loaded-tables.ts";
+import {
+  documentKey,
+  dueOf,
+  type Keys,
+  type Loaded,
+  type LoadedTables,
+  loaded,
+  nameOf,
+  recordKey,
+} from "./loaded-tables.ts";
 
 /** How often a step runs again because another process changed its documents meanwhile. */
 const TRIES = 100;
@@ -45,22 +54,6 @@ const CLAIMS_AT_ONCE = 100;
  */
 export function documentStore(driver: DocumentDriver): EventStore {
   return new DocumentStore(driver);
-}
-
-/** What a step works on. */
-interface Keys {
-  /** The keys of the step's records. */
-  readonly records: readonly string[];
-  /** The step also gets the records of these events. */
-  readonly ids?: readonly string[] | undefined;
-  /** The arrival numbers of new events. */
-  readonly arrivals?: readonly number[];
-}
-
-/** The rules of the memory store, on the rows of some documents. */
-interface Loaded {
-  readonly tables: LoadedTables;
-  readonly rules: MemoryStore;
 }
 
 /**
@@ -398,21 +391,6 @@ class DocumentStore extends RecordStore {
   }
 }
 
-function loaded(documents: readonly StoreDocument[], now: number, arrivals: readonly number[] = []): Loaded {
-  const tables = new LoadedTables(documents, now, arrivals);
-  return { tables, rules: new MemoryStore(undefined, tables) };
-}
-
 function recordOf({ event }: Addition): string {
   return recordKeyOf(event.ref, event.eventId);
-}
-
-/** Reads the key of the document, because its body holds all events of the record. */
-function recordKey({ key }: StoreDocument): string {
-  return keyOfRecord(key);
-}
-
-/** Returns the key by which `except` and `only` of a claim know a record. */
-function nameOf(record: string): string {
-  return record.startsWith("\0") ? record.slice(1) : record;
 }

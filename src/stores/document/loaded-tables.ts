@@ -2,6 +2,7 @@
 
 import type { EventState } from "../event-states.ts";
 import { type EventRow, firstOf, newRecordRow, type RecordRow } from "../memory/memory-rows.ts";
+import { MemoryStore } from "../memory/memory-store.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
 import type { DocumentWrite, StoreDocument } from "./document-driver.ts";
 
@@ -120,4 +121,39 @@ function documentOf(record: RecordRow): StoreDocument {
 function dueText(record: RecordRow): string {
   const parts = [Math.max(0, record.time), firstOf(record)?.arrival ?? 0];
   return parts.map((part) => String(part).padStart(DIGITS, "0")).join("-");
+}
+
+/** Reads the key of the document, because its body holds all events of the record. */
+export function recordKey({ key }: StoreDocument): string {
+  return keyOfRecord(key);
+}
+
+/** Returns the key by which `except` and `only` of a claim know a record. */
+export function nameOf(record: string): string {
+  return record.startsWith("\0") ? record.slice(1) : record;
+}
+
+/** The rules of the memory store, on the rows of some documents. */
+export interface Loaded {
+  readonly tables: LoadedTables;
+  readonly rules: MemoryStore;
+}
+
+export function loaded(
+  documents: readonly StoreDocument[],
+  now: number,
+  arrivals: readonly number[] = [],
+): Loaded {
+  const tables = new LoadedTables(documents, now, arrivals);
+  return { tables, rules: new MemoryStore(undefined, tables) };
+}
+
+/** What a step works on. */
+export interface Keys {
+  /** The keys of the step's records. */
+  readonly records: readonly string[];
+  /** The step also gets the records of these events. */
+  readonly ids?: readonly string[] | undefined;
+  /** The arrival numbers of new events. */
+  readonly arrivals?: readonly number[];
 }

@@ -3,7 +3,6 @@ import type { Client, Pool, PoolClient } from "pg";
 import { withTimeout } from "../../async.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import { loadDriver } from "../load-driver.ts";
 import { connectWithin, LONGEST_WRITES, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
@@ -34,6 +33,7 @@ import {
   tooLongBy,
 } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
+import { createPool, endPool } from "./postgres-pool.ts";
 import type { Statement } from "./postgres-statements.ts";
 
 export interface DriverOptions extends NotifierOptions {
@@ -63,14 +63,6 @@ export function* prepared(statement: Statement, ...values: readonly unknown[]): 
   };
   return (yield step).rows;
 }
-
-/** The clients of a pool of `pg`, as far as it shows them. */
-interface Connected {
-  readonly _clients: readonly { readonly connection?: { readonly stream?: { destroy(): void } } }[];
-}
-
-/** How long the connections of the own pool may take to end, ms. */
-const END_WITHIN = 1000;
 
 /** A connection that is lent to one job. */
 interface Session {
@@ -238,12 +230,7 @@ export class PostgresDriver implements SqlDriver {
     this.#isClosed = true;
     await withTimeout(CLOSE_WITHIN, Promise.allSettled(this.#jobs));
     const pool = this.#options.pool ? undefined : await this.#pool?.catch(() => undefined);
-    if (pool === undefined) return;
-    const ending = pool.end().then(() => true, ignore);
-    // Without a network, nobody answers the end of a connection.
-    if ((await withTimeout(END_WITHIN, ending)) !== true)
-      for (const client of (pool as unknown as Partial<Connected>)._clients ?? [])
-        client.connection?.stream?.destroy();
+    if (pool !== undefined) await endPool(pool);
   }
 
   async #execute(
@@ -389,33 +376,12 @@ export class PostgresDriver implements SqlDriver {
 
   #thePool(): Promise<Pool> {
     if (this.#isClosed) throw new StayhookError("The store is closed.");
-    this.#pool ??= this.#options.pool ? Promise.resolve(this.#options.pool) : this.#createPool();
+    this.#pool ??= this.#options.pool
+      ? Promise.resolve(this.#options.pool)
+      : createPool({ ...this.#options, limitsStatements: this.#limitsStatements });
     return this.#pool;
   }
-
-  async #createPool(): Promise<Pool> {
-    const { connectionString, maxConnections, commandTimeout } = this.#options;
-    const pg = await loadPg();
-    const pool = new pg.Pool({
-      connectionString,
-      max: maxConnections,
-      connectionTimeoutMillis: commandTimeout,
-      query_timeout: commandTimeout,
-      // The server ends a statement that nobody waits for any more.
-      ...(this.#limitsStatements && { statement_timeout: commandTimeout }),
-      application_name: "stayhook",
-      keepAlive: true,
-      // Idle connections do not keep the process alive.
-      allowExitOnIdle: true,
-    });
-    // Ignore the loss of an idle connection. The pool replaces the connection.
-    pool.on("error", ignore);
-    return pool;
-  }
 }
-
-const loadPg = (): Promise<typeof import("pg")> =>
-  loadDriver("postgresStore", "pg", "Pool", () => import("pg"));
 
 function ignore(): void {}
 

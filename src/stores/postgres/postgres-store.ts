@@ -3,23 +3,10 @@ import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
 import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { AddOptions, EventStore, Write } from "../event-store.ts";
-import { type Addition, additionOf, lostHistory, type Settlement } from "../outcomes.ts";
-import { type SqlRow, type SqlSteps, type SqlValue, select } from "../sql/driver.ts";
-import { type Condition, searchingFor } from "../sql/sql-beginnings.ts";
+import { type Addition, additionOf, type Settlement } from "../outcomes.ts";
+import { type SqlRow, type SqlValue, select } from "../sql/driver.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
-import {
-  claimOf,
-  fromId,
-  historyOf,
-  number,
-  numberOrNull,
-  text,
-  toHistory,
-  toId,
-  toText,
-  workerOf,
-} from "../sql/sql-rows.ts";
-import { limitOf } from "../sql/sql-statements.ts";
+import { fromId, number, numberOrNull, text, toId } from "../sql/sql-rows.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { HotSteps } from "../sql/sql-trial.ts";
 import type { Timed } from "../store-clock.ts";
@@ -27,16 +14,11 @@ import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
 import { assertUsable, checkSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
+import { PostgresClaims } from "./postgres-claims.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
 import { additionJson, idsOf, settlementJson } from "./postgres-rows.ts";
-import {
-  COMMIT_WITHIN,
-  type HotStatements,
-  hotStatements,
-  restrictedLease,
-  type Statement,
-} from "./postgres-statements.ts";
+import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from "./postgres-statements.ts";
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
@@ -44,10 +26,6 @@ const PATIENCE = { together: 250, alone: 5000 } as const;
 const WITHIN = { lockTimeout: PATIENCE.together } as const;
 /** How long a record waits if one of its rows is locked by a session of somebody else, ms. */
 const LOCKED_FOR = 1000;
-/** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
-const THOROUGH = 2000;
-/** How far below the due time that was last taken a claim begins, ms. An `add` may commit later than another one. */
-const MARGIN = 1000;
 
 /** Runs a statement on a connection of the caller. */
 export type Run = (text: string, values: unknown[]) => Promise<Row[]>;
@@ -92,11 +70,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   readonly #options: StoreOptions;
   readonly #hot: HotStatements;
   readonly #waiting: Slots;
-  /** Claims begin their search at this due time, if they have the same `except` as the one that set it. */
-  #since = { dueAt: 0, except: "" };
-  /** The statements of claims with `except` or `only`, by their condition. */
-  readonly #leases = new Map<string, Statement>();
-  #thoroughAt = Number.NEGATIVE_INFINITY;
+  readonly #claims: PostgresClaims;
   #isChecked = false;
 
   constructor(driver: PostgresDriver, options: StoreOptions) {
@@ -112,12 +86,13 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     this.#driver = driver;
     this.#options = options;
     this.#hot = hotStatements(options.schema);
+    this.#claims = new PostgresClaims(this.#hot, options.schema);
     this.#waiting = createSlots(options.writesAtOnce);
   }
 
   async migrate(): Promise<void> {
     this.assertOpen();
-    await this.migrateNow();
+    await this.tables.migrateNow();
   }
 
   override async problems(): Promise<readonly StoreProblem[]> {
@@ -148,7 +123,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   protected override hotSteps(): HotSteps {
     const run = (statement: Statement, values: readonly unknown[]) =>
       prepared(statement, ...values, `${PATIENCE.together}ms`);
-    const [{ add }, claim] = [this.#hot, (call: ClaimCall) => this.#claim(call, 0)];
+    const [{ add }, claim] = [this.#hot, (call: ClaimCall) => this.#claims.claim(call, 0)];
     const settling = (settlements: readonly Settlement<never>[]) => this.#settling(settlements);
     return {
       *add(additions) {
@@ -167,7 +142,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
 
   /** Also checks, once, that rows arrive as they are, and that no policy hides them: the tables would seem to be empty. */
   protected override async ready(): Promise<void> {
-    if (this.isReady) return;
+    if (this.tables.areReady) return;
     if (!this.#isChecked) {
       const { schema } = this.#options;
       const sql = checkSql(schema);
@@ -183,7 +158,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     return {
       add: async (event, { dueIn } = {}) => {
         // If several callers hold all connections of the pool, none of them gets another one.
-        await this.readyOn(async ({ sql, params }) => {
+        await this.tables.readyOn(async ({ sql, params }) => {
           const rows = await run(inSchema(this.#options.schema)(sql), [...params]);
           return { rows, changes: 0 };
         });
@@ -231,9 +206,9 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
    */
   protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
-    const since = this.#sinceNow(call);
+    const since = this.#claims.since(call);
     try {
-      return await this.#driver.transaction(() => this.#claim(call, since), failing.claim, WITHIN);
+      return await this.#driver.transaction(() => this.#claims.claim(call, since), failing.claim, WITHIN);
     } catch (error) {
       if (!(error instanceof LockedError) || call.eventId !== undefined) throw error;
       return this.#claimAround(call);
@@ -247,7 +222,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       const leased: string[] = [];
       const one: ClaimCall = { ...call, limit: 1, token: `${call.token}.${n}`, claimed: [] };
       try {
-        const claim = () => this.#claim(one, 0, leased);
+        const claim = () => this.#claims.claim(one, 0, leased);
         const { now, result } = await this.#driver.transaction(claim, failing.claim, WITHIN);
         claimed.push(...result.claimed);
         if (result.claimed.length === 0 || claimed.length >= call.limit) return { now, result: { claimed } };
@@ -265,108 +240,6 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     if (claims.length > 0)
       await this.#query(failing.claim, this.#hot.lock, [claims.map(({ claim }) => keyOf(claim))]);
     return claims;
-  }
-
-  /** @param leased - gets the records that the claim leases */
-  *#claim(call: ClaimCall, since: number, leased: string[] = []): SqlSteps<Timed<ClaimResult>> {
-    const { leaseDuration, worker, eventId } = call;
-    const hot = this.#hot;
-    const rows = yield* this.#lease(call, since);
-    const now = number(rows[0]!.now);
-    const records = new Map(rows.filter(({ ref }) => ref !== null).map((row) => [text(row.lease), row]));
-    const looked = eventId === undefined && records.size < limitOf(call.limit);
-    const nextDueAt = looked ? numberOrNull(rows[0]!.next_due_at) : undefined;
-    if (records.size === 0) return { now, result: { claimed: [], nextDueAt } };
-    const refs = [...records.values()].map(({ ref }) => text(ref));
-    leased.push(...refs);
-    yield* this.#expire([...records.values()].filter(({ lost_at: lostAt }) => lostAt !== null));
-    const leases = [...records.keys()];
-    const values = [refs, leases, now, now + leaseDuration, worker === undefined ? null : toText(worker)];
-    const events =
-      eventId === undefined
-        ? yield* prepared(hot.take, ...values)
-        : yield* prepared(hot.takeOne, ...values, Buffer.from(toId(eventId)));
-    call.claimed = events.map((event) => {
-      const lease = text(event.lease);
-      const claim = claimOf(event, records.get(lease)!, lease, now);
-      records.delete(lease);
-      return { claim, row: { history: historyOf(event), worker } };
-    });
-    const { claimed } = call;
-    if (records.size === 0) return { now, result: { claimed, nextDueAt } };
-    yield* this.#unlease([...records.values()]);
-    return { now, result: { claimed } };
-  }
-
-  /** Leases the records that are due. The first row has the time. */
-  *#lease(call: ClaimCall, since: number): SqlSteps<readonly Row[]> {
-    const { token, leaseDuration, eventId } = call;
-    const limit = limitOf(call.limit);
-    const condition = yield* searchingFor(this.dialect, call);
-    const { params } = condition;
-    const sql = this.#leaseOf(eventId === undefined ? "lease" : "leaseOf", condition);
-    const lease = (which: unknown) => prepared(sql, token, limit, leaseDuration, which, ...params);
-    if (eventId !== undefined) return yield* lease(Buffer.from(toId(eventId)));
-    let rows = yield* lease(since);
-    if (since > 0 && rows[0]!.ref === null) rows = yield* lease(0);
-    if (call.only !== undefined) return rows;
-    // Only a claim that took all it could may begin at a later due time the next time.
-    const isFull = rows.length === limit && rows[0]!.ref !== null;
-    const dueAt = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
-    this.#since = { dueAt, except: nameOf(call) };
-    return rows;
-  }
-
-  #leaseOf(name: "lease" | "leaseOf", condition: Condition): Statement {
-    if (condition.and === "") return this.#hot[name];
-    const key = name + condition.due + condition.and;
-    const sql = this.#leases.get(key) ?? restrictedLease(this.#options.schema, name, condition);
-    this.#leases.set(key, sql);
-    return sql;
-  }
-
-  /**
-   * Returns the due time at which a claim begins. It skips the entries of records that were taken before, because
-   * PostgreSQL keeps these dead entries in the index while any client has a long transaction. It also skips the records that
-   * `except` leaves out, until the beginnings change.
-   */
-  #sinceNow(call: ClaimCall): number {
-    if (call.only !== undefined) return 0;
-    const now = performance.now();
-    if (now - this.#thoroughAt < THOROUGH) return this.#since.except === nameOf(call) ? this.#since.dueAt : 0;
-    this.#thoroughAt = now;
-    return 0;
-  }
-
-  /** Gives the events of ended leases their `lost` entry. `records` are leased again. */
-  *#expire(records: readonly SqlRow[]): SqlSteps<void> {
-    if (records.length === 0) return;
-    const rows = yield* prepared(
-      this.#hot.lost,
-      records.map(({ ref }) => text(ref)),
-    );
-    if (rows.length === 0) return;
-    const histories = rows.map((row) => {
-      const before = { history: historyOf(row), worker: workerOf(row) };
-      return toHistory(lostHistory(before, number(row.claimed_at), number(row.due_at)));
-    });
-    yield* prepared(
-      this.#hot.expire,
-      rows.map(({ seq }) => number(seq)),
-      histories,
-    );
-  }
-
-  /** Ends the leases of records without a due event. */
-  *#unlease(records: readonly SqlRow[]): SqlSteps<void> {
-    if (records.length === 0) return;
-    const refs = records.map(({ ref }) => text(ref));
-    yield* prepared(
-      this.#hot.unlease,
-      refs,
-      records.map(({ lease }) => text(lease)),
-    );
-    yield* prepared(this.#hot.drop, refs);
   }
 
   protected override async renewing(
@@ -499,11 +372,6 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       return numberOrNull(row!.at) ?? undefined;
     });
   }
-}
-
-/** Returns a text that tells one list of excluded beginnings from another one. */
-function nameOf({ except }: ClaimCall): string {
-  return except === undefined ? "" : JSON.stringify(except);
 }
 
 /** What a repeated settlement did, by the state of its claim's lease. */

@@ -1,5 +1,6 @@
 import { StayhookError } from "../../errors.ts";
 import { networkHint } from "../server-pool.ts";
+import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";
 
 /** The server of a store, as its errors name it. */
 export interface NamedServer {
@@ -87,4 +88,13 @@ function codeOf({ message }: Error): string | undefined {
   // Inside a script, Redis 7.0 reports a missing permission without the code NOPERM.
   if (message.includes("user executing the script can't")) return "NOPERM";
   return /^(?:ERR Error running script.*?: )?-?([A-Z]{4,}|OOM|ERR)\b/.exec(message)?.[1];
+}
+
+/** Newer versions of stayhook only add keys and fields, so this version can use newer keys. */
+export function problemWith(keys: string, version: number): string | undefined {
+  if (version >= LATEST_VERSION) return undefined;
+  if (version > 0 && version < FIRST_VERSION)
+    return `an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys`;
+  const found = version === 0 ? "do not exist" : `have schema version ${version}`;
+  return `the keys ${keys}:* ${found}, this version of stayhook needs schema version ${LATEST_VERSION}, and the option migrate is false. Start one process without migrate: false, which creates or upgrades the keys`;
 }

@@ -1,11 +1,18 @@
 import type { Restriction } from "../beginnings.ts";
+import type { RowFilter } from "../event-filter.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { EventRow } from "../memory/memory-rows.ts";
 import { type Addition, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
+import type { Slice } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { escapedStart, fromText, toText } from "../sql/sql-rows.ts";
 import type { Claimed } from "../store-steps.ts";
 import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
+
+/** The maximum number of events that one script reads. While a script runs, Redis runs no other command. */
+export const PAGE = 200;
+/** Stands for `Infinity`, which JSON cannot hold. */
+export const MOST = 1e12;
 
 /**
  * An event as the Lua function `row` answers it: id, names and values of the hash, notification, and the due time of a
@@ -225,4 +232,25 @@ function toMap(list: readonly string[]): Map<string, string> {
 
 function numberIn(fields: ReadonlyMap<string, string>, name: string): number {
   return Number(fields.get(name) || 0);
+}
+
+/** The input of the Lua function `look`. */
+export function toLook(filter: RowFilter, { before, limit }: Slice) {
+  const { eventId, ref, state, type, receivedAfter, receivedBefore, ...rest } = filter;
+  const texts = Object.entries({ eventId, ref, type }).map(([name, text]) => [name, text && toText(text)]);
+  const packed = {
+    ...rest,
+    ...{ state, receivedAfter: receivedAfter?.getTime(), receivedBefore: receivedBefore?.getTime() },
+    ...Object.fromEntries(texts),
+  };
+  return { filter: packed, before, size: PAGE, limit: Math.min(limit, PAGE) };
+}
+
+/** A number that JSON can hold instead of `Infinity`. */
+export function bounded<T extends { readonly age: number; readonly limit: number }>(options: T): T {
+  return { ...options, age: Math.min(options.age, MOST), limit: Math.min(options.limit, MOST) };
+}
+
+export function toNumber(reply: unknown): number | undefined {
+  return reply === null ? undefined : Number(reply);
 }

@@ -21,28 +21,27 @@ import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } f
 import { assertDone, trialOf } from "../store-trial.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
-import { hasCode, NotSentError } from "./redis-errors.ts";
+import { hasCode, NotSentError, problemWith } from "./redis-errors.ts";
 import { LoadedRows, nameOfRecord } from "./redis-loaded.ts";
-import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";
+import { LATEST_VERSION } from "./redis-migrations.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
+  bounded,
+  MOST,
+  PAGE,
   type RowReply,
   recordName,
   toAdd,
   toClaimed,
   toHeld,
+  toLook,
+  toNumber,
   toRecordSnapshot,
   toRestriction,
   toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
 import type { ScriptName } from "./redis-scripts.ts";
-
-/** The maximum number of events that one script reads. While a script runs, Redis runs no other command. */
-const PAGE = 200;
-
-/** Stands for `Infinity`, which JSON cannot hold. */
-const MOST = 1e12;
 
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
 const LATEST = 60 * 60_000;
@@ -426,38 +425,8 @@ export class RedisStore extends RecordStore {
   }
 }
 
-/** Newer versions of stayhook only add keys and fields, so this version can use newer keys. */
-function problemWith(keys: string, version: number): string | undefined {
-  if (version >= LATEST_VERSION) return undefined;
-  if (version > 0 && version < FIRST_VERSION)
-    return `an older version of stayhook wrote the keys ${keys}:*, and this version cannot read them. Set the option prefix to another value, or delete the keys`;
-  const found = version === 0 ? "do not exist" : `have schema version ${version}`;
-  return `the keys ${keys}:* ${found}, this version of stayhook needs schema version ${LATEST_VERSION}, and the option migrate is false. Start one process without migrate: false, which creates or upgrades the keys`;
-}
-
 function scopeOf(records: readonly string[]): Scope {
   return { records: records.map(nameOfRecord), failing: "records could not be changed" };
-}
-
-/** The input of the Lua function `look`. */
-function toLook(filter: RowFilter, { before, limit }: Slice) {
-  const { eventId, ref, state, type, receivedAfter, receivedBefore, ...rest } = filter;
-  const texts = Object.entries({ eventId, ref, type }).map(([name, text]) => [name, text && toText(text)]);
-  const packed = {
-    ...rest,
-    ...{ state, receivedAfter: receivedAfter?.getTime(), receivedBefore: receivedBefore?.getTime() },
-    ...Object.fromEntries(texts),
-  };
-  return { filter: packed, before, size: PAGE, limit: Math.min(limit, PAGE) };
-}
-
-/** A number that JSON can hold instead of `Infinity`. */
-function bounded<T extends { readonly age: number; readonly limit: number }>(options: T): T {
-  return { ...options, age: Math.min(options.age, MOST), limit: Math.min(options.limit, MOST) };
-}
-
-function toNumber(reply: unknown): number | undefined {
-  return reply === null ? undefined : Number(reply);
 }
 
 function newName(): string {

@@ -26,6 +26,7 @@ export interface Condition {
 }
 
 type Part = Omit<Condition, "due">;
+type Dialect = Pick<SqlDialect, "placeholder" | "jsonTexts">;
 
 const NONE: Condition = { and: "", params: [], due: "due_at" };
 
@@ -33,7 +34,7 @@ const NONE: Condition = { and: "", params: [], due: "due_at" };
  * Finds out how to search for the records that a claim takes. Records of one account may be due behind thousands of others,
  * and then its few keys are the shorter way.
  */
-export function* searchingFor(dialect: SqlDialect, { except, only }: Restriction): SqlSteps<Condition> {
+export function* searchingFor(dialect: Dialect, { except, only }: Restriction): SqlSteps<Condition> {
   if (except === undefined && only === undefined) return NONE;
   const ranges = only && hasRanges(only) ? within(formsOf(only)) : undefined;
   const isIn = ranges ?? (only && part(dialect, only));
@@ -49,7 +50,7 @@ function hasRanges(only: readonly string[]): boolean {
   return only.length > 0 && only.length <= RANGES && !only.some((text) => text.endsWith(LAST));
 }
 
-function* areFew(dialect: SqlDialect, { and, params }: Part): SqlSteps<boolean> {
+function* areFew(dialect: Dialect, { and, params }: Part): SqlSteps<boolean> {
   const query = `
     SELECT count(*) AS records FROM (SELECT 1 AS one FROM stayhook_records WHERE ${and} LIMIT ${FEW + 1}) AS found`;
   const [row] = yield* select(prepared(dialect, query), ...params);
@@ -57,9 +58,9 @@ function* areFew(dialect: SqlDialect, { and, params }: Part): SqlSteps<boolean> 
 }
 
 /** The last condition of each dialect. A queue claims several times a second, mostly with the same thousand beginnings. */
-const lastOut = new WeakMap<SqlDialect, { readonly except: readonly string[]; readonly condition: Part }>();
+const lastOut = new WeakMap<Dialect, { readonly except: readonly string[]; readonly condition: Part }>();
 
-function outOf(dialect: SqlDialect, except: readonly string[]): Part {
+function outOf(dialect: Dialect, except: readonly string[]): Part {
   const last = lastOut.get(dialect);
   if (last?.except.length === except.length && last.except.every((text, n) => text === except[n]))
     return last.condition;
@@ -92,7 +93,7 @@ function after(text: string): string {
  * A stored key begins with a marker if it is escaped, or if the event has no record. Few keys do, and a range tells them
  * apart, so that all others are compared with the plain beginnings alone.
  */
-function part(dialect: SqlDialect, beginnings: readonly string[]): Part {
+function part(dialect: Dialect, beginnings: readonly string[]): Part {
   const forms = formsOf(beginnings);
   const unmarked = begins(
     dialect,
@@ -112,7 +113,7 @@ function part(dialect: SqlDialect, beginnings: readonly string[]): Part {
  * Compares the beginning of a key with all texts of one length at once, by a set of the database. `substr` and `length` count
  * characters or bytes, so the texts of a group have both in common.
  */
-function begins({ jsonTexts }: SqlDialect, texts: readonly string[]): Part {
+function begins({ jsonTexts }: Dialect, texts: readonly string[]): Part {
   const groups = Map.groupBy(texts, lengthsOf);
   const terms: string[] = [];
   const params: SqlValue[] = [];

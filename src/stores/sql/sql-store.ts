@@ -15,12 +15,9 @@ import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
 import {
-  runAsync,
   type SqlDialect,
   type SqlDriver,
   type SqlNotifier,
-  type SqlResult,
-  type SqlStatement,
   type SqlSteps,
   select,
   type TransactionOptions,
@@ -61,16 +58,9 @@ import {
   toName,
   toText,
 } from "./sql-rows.ts";
-import {
-  failedMigration,
-  isUsable,
-  latestVersion,
-  migrate,
-  type Tables,
-  versionOf,
-  withAdvice,
-} from "./sql-schema.ts";
+import { latestVersion, type Tables } from "./sql-schema.ts";
 import { type Statements, statementsOf } from "./sql-statements.ts";
+import { SqlTables, type TablesOptions } from "./sql-tables.ts";
 import { type HotSteps, tryAll } from "./sql-trial.ts";
 
 /** The number of records that one step of a change takes. Longer steps delay notifications. */
@@ -110,6 +100,11 @@ export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): Ev
   return new SqlStore<Tx>(driver, { dialect, place: "the database" });
 }
 
+export interface SqlStoreOptions extends TablesOptions {
+  /** How many settles with the user's writes may hold a connection at once. Default: any number. */
+  readonly writesAtOnce?: number;
+}
+
 /**
  * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
  * one statement after the other for each event. `PgStore` overrides them with statements for groups.
@@ -118,34 +113,23 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   declare readonly transactional?: true;
   protected readonly driver: SqlDriver;
   protected readonly dialect: SqlDialect;
-  protected readonly tables: Tables;
+  protected readonly tables: SqlTables;
   /** Limits the settles with the user's writes. */
   protected readonly writing: Slots;
-  /** Whether the store creates and upgrades its tables. */
-  readonly #migrates: boolean;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
-  #ready: Promise<void> | undefined;
-  /** Whether the tables are known to be up to date. */
-  protected isReady: boolean;
 
-  /**
-   * @param options.isReady - `true` if the driver has already created the tables
-   * @param options.writesAtOnce - how many settles with the user's writes may hold a connection at once
-   */
   constructor(
     driver: SqlDriver,
     tables: Tables,
-    { migrates = true, isReady = false, writesAtOnce = Number.POSITIVE_INFINITY } = {},
+    { writesAtOnce = Number.POSITIVE_INFINITY, ...options }: SqlStoreOptions = {},
   ) {
     super();
     this.writing = createSlots(writesAtOnce);
     this.driver = driver;
-    this.tables = tables;
+    this.tables = new SqlTables(driver, tables, options);
     this.dialect = tables.dialect;
     this.sql = statementsOf(this.dialect);
-    this.#migrates = migrates;
-    this.isReady = isReady;
     if (driver.transactional) this.transactional = true;
   }
 
@@ -294,7 +278,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   async schema(): Promise<StoreSchema> {
     this.assertOpen();
-    const version = await this.#readVersion();
+    const version = await this.tables.version();
     return { version, expected: latestVersion(this.dialect) };
   }
 
@@ -438,50 +422,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   /** Creates or upgrades the tables at the first call. */
-  protected async ready(): Promise<void> {
-    if (this.isReady) return;
-    // Forget a failure, so that the next call tries again.
-    this.#ready ??= this.#migrated(this.#readVersion(), this.#migrates).finally(() => {
-      this.#ready = undefined;
-    });
-    await this.#ready;
-    this.isReady = true;
-  }
-
-  /** Does what {@link ready} does, and reads the version of the tables with a driver's `execute`. */
-  protected async readyOn(execute: (step: SqlStatement) => Promise<SqlResult>): Promise<void> {
-    if (this.isReady) return;
-    const version = runAsync(versionOf(this.tables), (step) => execute(step as SqlStatement));
-    await this.#migrated(version, this.#migrates);
-    this.isReady = true;
-  }
-
-  /** Creates or upgrades the tables, also with the option `migrate: false`. */
-  protected migrateNow(): Promise<void> {
-    return this.#migrated(this.#readVersion(), true);
-  }
-
-  #readVersion(): Promise<number> {
-    const { driver } = this;
-    const read = driver.read ?? driver.transaction;
-    return read.call(driver, () => versionOf(this.tables), "the tables could not be read") as Promise<number>;
-  }
-
-  async #migrated(reading: Promise<number>, migrates: boolean): Promise<void> {
-    const version = await reading;
-    if (isUsable(this.tables, version, migrates)) return;
-    const { driver, tables } = this;
-    const run = driver.migrate ?? driver.transaction;
-    let hasBegun = false;
-    const steps = function* () {
-      hasBegun = true;
-      yield* migrate(tables);
-    };
-    try {
-      await run.call(driver, steps, failedMigration(version));
-    } catch (error) {
-      // Without a transaction, neither a right nor the time is what the store lacks.
-      throw hasBegun ? withAdvice(error, tables, version) : error;
-    }
+  protected ready(): Promise<void> {
+    return this.tables.ready();
   }
 }
