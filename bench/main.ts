@@ -3,7 +3,8 @@
  *
  * - `-- --quick` is shorter and writes nothing.
  * - `-- --only intake,client` runs some sections: intake, in-process, end-to-end, wake, client, import, size, stores, latency.
- * Two other sections run only by their names: `scale` has a million events in each store, and `skipping` measures `except`.
+ * Others run only by their names: `scale` has a million events in each store, `skipping` measures `except`, and `paused` has
+ *   20,000 events of a paused account.
  * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
  */
 
@@ -16,6 +17,7 @@ import { intake, intakeInProcess } from "./intake.ts";
 import { latency } from "./latency.ts";
 import type { Servers } from "./open-store.ts";
 import { importTimes, sizes } from "./package-cost.ts";
+import { paused } from "./paused.ts";
 import { endToEnd, wakes } from "./processing.ts";
 import { print, type Section, write } from "./report.ts";
 import { scale } from "./scale.ts";
@@ -51,6 +53,7 @@ const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
 const slow = {
   scale: () => scale(quick ? [1_000, 10_000] : [10_000, 1_000_000], of),
   skipping: () => skipping(quick ? [0, 2_000] : undefined, of),
+  paused: () => (quick ? paused(500, 5, of) : paused(20_000, 20, of)),
 };
 
 const results: Section[] = [];

@@ -1,6 +1,7 @@
 import { expect, test, vi } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import { isSoak } from "../support/soak.ts";
 import { type Random, randomOf, seedOf } from "../system/random.ts";
 import {
   callbackFailed,
@@ -14,7 +15,7 @@ import {
   useFakeTime,
 } from "./support.ts";
 
-const SCHEDULES = 2000;
+const SCHEDULES = isSoak ? 2000 : 200;
 const seed = seedOf("schedules");
 
 useFakeTime();
