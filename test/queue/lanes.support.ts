@@ -78,8 +78,9 @@ export function appOf(
     count += 1;
     const eventId = `${account}/${count}`;
     sent.set(eventId, now());
-    await store.add({ ...eventOf(eventId, `${account}/booking:${code}`), ...given });
-    it.queue.wake({ eventId, ref: `${account}/booking:${code}` });
+    const event = { ...eventOf(eventId, `${account}/booking:${code}`), ...given };
+    await store.add(event);
+    it.queue.wake(event);
     return eventId;
   };
   const until = async (at: number): Promise<void> => {
