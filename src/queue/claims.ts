@@ -149,7 +149,12 @@ export class Claims<Tx> {
       const ask = () =>
         this.#track(
           this.#claim(
-            { limit: limit + ahead, eventId, only, except: isCommon ? this.#except() : except },
+            {
+              limit: limit + ahead,
+              eventId,
+              only,
+              except: isCommon ? this.#except() : this.#withStrays(except),
+            },
             isCommon,
           ),
         );
@@ -205,6 +210,10 @@ export class Claims<Tx> {
       if (held && this.#stepFor(claim, { limit: 1 }, true) === "start") running.start(claim, endsAt);
       else void this.giveBack(claim);
     }
+  }
+
+  #withStrays(except: readonly string[] | undefined): readonly string[] | undefined {
+    return except && [...this.#strays.beginnings, ...except];
   }
 
   /** The beginnings of the records that the common claim leaves out. */

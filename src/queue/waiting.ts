@@ -26,7 +26,8 @@ export class Waiting<Tx> {
 
   /** Whether a gate holds for a lane. */
   holds({ level, lane }: Gate, { account, kind }: Lane): boolean {
-    if (kind === undefined) return false;
+    // An event without a record passes all gates, and one without an account is for other processes.
+    if (kind === undefined || (this.#queue.hasAccounts && account === undefined)) return false;
     if (level === "everything") return true;
     return lane.account === account && (lane.kind === undefined || lane.kind === kind);
   }
@@ -39,9 +40,10 @@ export class Waiting<Tx> {
 
   /** Returns ms until an event behind the gate is due. `undefined` if none is pending, retrying or being processed. */
   async dueIn(gate: Gate): Promise<number | undefined> {
-    const { store } = this.#queue;
+    const { store, beginningOf } = this.#queue;
     const only = this.beginningsOf(gate);
-    const dueIn = await answerOf("nextDue", async () => store.nextDue(only && { only }));
+    const strays = lanesOf({ account: undefined, kind: undefined }).map(beginningOf);
+    const dueIn = await answerOf("nextDue", async () => store.nextDue(only ? { only } : { except: strays }));
     // A timer whose time has not come does not wait.
     if (dueIn === undefined || dueIn <= 0) return dueIn;
     // The try of another process may fail, and then its event waits again.

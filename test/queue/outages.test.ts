@@ -3,7 +3,7 @@
 import { describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { appOf, quantile } from "./lanes.support.ts";
-import { advance, DAY, HOUR, MINUTE, SECOND, useFakeTime } from "./support.ts";
+import { advance, DAY, eventOf, HOUR, MINUTE, SECOND, useFakeTime } from "./support.ts";
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 vi.setConfig({ testTimeout: 120_000 });
@@ -110,6 +110,29 @@ describe("an outage", () => {
     await app.send("a", "B");
     await app.until(back + MINUTE);
     expect(app.waits).toHaveLength(1);
+  });
+
+  test("of everything ends although the events that are due first have no account", async () => {
+    const app = appOf((_, __, at) => (at < 5 * MINUTE ? 503 : 200));
+    for (let n = 0; n < 200; n += 1)
+      await app.store.add(eventOf(`stray ${n}`, n === 0 ? null : `booking:OLD${n}`));
+    app.queue.start();
+    for (let n = 0; n < 10; n += 1) await app.send(`a${n}`, `B${n}`);
+    await app.until(6 * MINUTE);
+    expect(app.waits).toHaveLength(10);
+    expect(await app.store.counts()).toMatchObject({ done: 10, pending: 200 });
+  });
+
+  test("of everything ends when only events without an account are left", async () => {
+    const app = appOf(() => 503);
+    await app.store.add(eventOf("stray", "booking:OLD"));
+    app.queue.start();
+    for (let n = 0; n < 10; n += 1) await app.send(`a${n}`, `B${n}`);
+    await advance(MINUTE);
+    expect(app.queue.pause).toMatchObject({ scope: "everything" });
+    for (let n = 0; n < 10; n += 1) await app.store.discard({ account: `a${n}` });
+    await advance(MINUTE);
+    expect([app.queue.pause, app.queue.pausedAccounts]).toEqual([undefined, []]);
   });
 
   test("that two processes saw, and one of them ends: neither says paused 60 s later", async () => {
