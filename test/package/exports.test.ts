@@ -11,11 +11,11 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   // The core must run on Workers, Deno and Bun, so it may not load a node: module.
   stayhook: ["ky", "uuid", "zod"],
   "stayhook/console": ["uuid", "zod"],
-  "stayhook/fastify": ["node:buffer"],
-  "stayhook/koa": ["node:buffer"],
+  "stayhook/fastify": ["node:buffer", "node:timers"],
+  "stayhook/koa": ["node:buffer", "node:timers"],
   "stayhook/lambda": [],
   "stayhook/mysql": ["mysql2/promise", "node:timers", "node:timers/promises", "zod"],
-  "stayhook/node": ["node:buffer"],
+  "stayhook/node": ["node:buffer", "node:timers"],
   "stayhook/otel": ["@opentelemetry/api", "zod"],
   "stayhook/postgres": ["node:crypto", "node:net", "node:timers", "node:timers/promises", "pg", "zod"],
   "stayhook/reconcile": ["ky", "uuid", "zod"],
@@ -23,7 +23,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
   "stayhook/store": [],
   "stayhook/store/contract": [],
-  "stayhook/testing": ["node:buffer", "node:http", "uuid", "zod"],
+  "stayhook/testing": ["node:buffer", "node:http", "node:timers", "uuid", "zod"],
   "stayhook/testing/msw": ["msw"],
   "stayhook/undici": ["node:stream", "node:zlib", "undici", "zod"],
 };
