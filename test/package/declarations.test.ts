@@ -88,7 +88,16 @@ describe.each(Object.entries(compilers).map((each, n) => [...each, isSoak ? mode
  */
 const resolved = new Set([
   ...["EventBase", "RecordEventBase", "AttemptObservation", "AttemptEndObservation", "Pause"],
-  ...["WithoutTimer", "WithoutRecord", "StatusOf", "WebhookEventMap", "Writing", "IsAny", "Synchronous"],
+  ...[
+    "WithoutTimer",
+    "WithoutRecord",
+    "StatusOf",
+    "StatusInType",
+    "WebhookEventMap",
+    "Writing",
+    "IsAny",
+    "Synchronous",
+  ],
   ...["DefaultChanges", "DefaultPrevious", "DefaultField", "EventSource", "EventCarrier", "EventsOf"],
   ...["EventsOfClient", "TrackSource", "TrackedBy", "OfType", "OfKind", "AnyStore", "Tracked", "MaybeConfig"],
   ...["BookingSchema", "ListingSchema", "WebhookConfigSchema", "NotificationSchema", "methods"],
