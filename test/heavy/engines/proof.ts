@@ -51,7 +51,10 @@ export async function proveEngine(
   });
   const urls = await vi.waitFor(
     () => {
-      const ports = Array.from(output.matchAll(/^listening on port (\d+) of 127\.0\.0\.1$/gm), ([, port]) => port);
+      const ports = Array.from(
+        output.matchAll(/^listening on port (\d+) of 127\.0\.0\.1$/gm),
+        ([, port]) => port,
+      );
       expect(ports, output).toHaveLength(2);
       return ports.map((port) => `http://127.0.0.1:${port}/?key=s3cret`);
     },
