@@ -38,7 +38,7 @@ const webs = ["web 1", "web 2"].map(
   (name) =>
     new Started(name, "web.ts", env, (line) => {
       console.log(`${name}     ${line}`);
-      const [, port] = /^listening on port (\d+)$/.exec(line) ?? [];
+      const [, port] = /^listening on port (\d+) of /.exec(line) ?? [];
       if (port !== undefined) ports.set(name, Number(port));
       heard();
     }),

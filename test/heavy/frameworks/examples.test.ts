@@ -52,7 +52,7 @@ test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from
   const env = { STAYHOOK_BASE_URL: proxy.url, ...options.env };
   const example = await startExample({ ...options, env, project, sandbox, from });
   // Next.js prints a line of its own.
-  if (from !== "next") await example.said(/^listening on port \d+$/m);
+  if (from !== "next") await example.said(/^listening on port \d+ of /m);
   await driveBookingAndListing(sandbox, example);
   await expectRefusals(example);
   // The app's own route works with the body parser in front. A Lambda function has no other route.
