@@ -147,9 +147,11 @@ export class Queue<Tx> {
         tries: this.#tries,
       });
       // The caller may be a request, and most events are those of others.
-      const result = await detached(() => drain.run());
-      await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
-      return result;
+      return await detached(async () => {
+        const result = await drain.run();
+        await Promise.race([Promise.all([this.#pruner.runIfDue(stop), then?.()]), stop.requested]);
+        return result;
+      });
     } finally {
       this.#drains -= 1;
       stop.clear();

@@ -1,6 +1,7 @@
 // Use imported timers: a test's fake timers replace the globals, and would stop the polling.
 import { clearTimeout, setTimeout } from "node:timers";
 import type { Client } from "pg";
+import { detached } from "../../async-context.ts";
 import type { SqlNotifier } from "../sql/driver.ts";
 import { Statement } from "./postgres-statements.ts";
 
@@ -76,7 +77,8 @@ export class Notifier implements SqlNotifier {
 
   async #send(): Promise<void> {
     const values = [this.#options.channel, this.#own];
-    await this.#driver.query("other processes could not be notified", NOTIFY, values);
+    // One message tells of the calls of several requests.
+    await detached(() => this.#driver.query("other processes could not be notified", NOTIFY, values));
   }
 
   /** Wakes the subscribers at each poll, or at each message while LISTEN works. */
