@@ -81,83 +81,98 @@ const EVERY = 2000;
 
 /** Makes the handler that answers the requests for a site. Its `fetch` never rejects. */
 export function createSite(site: Site, options: SiteOptions): FetchHandler {
-  const { authorize, basePath, readOnly = false, log } = options;
-  const isAllowed = async (request: Request): Promise<boolean> => {
+  const pages = new Pages(site, options);
+  return fetchHandler(async (request) => {
     try {
-      return (await authorize(request)) === true;
+      return await pages.answer(request);
     } catch (error) {
-      const text = "the console refused a request, because its `authorize` function threw";
-      log.limited("console-authorize", "warn", text, { error, fromUserCode: true });
-      return false;
+      options.log.limited("console", "error", `a web page of ${site.name} could not be rendered`, { error });
+      return pages.failed(request);
     }
-  };
+  });
+}
 
-  const show = (answer: View | GoTo, visit: Visit): Response => {
-    if ("goTo" in answer) return respond(303, "", { location: `?${answer.goTo}` });
-    const page = pageOf(site, answer, visit);
-    return respond(answer.status ?? 200, String(page), { "content-type": "text/html; charset=utf-8" });
-  };
+class Pages {
+  readonly #site: Site;
+  readonly #options: SiteOptions;
+  readonly #readOnly: boolean;
 
-  /** Answers the script of an open page, which asks for the contents again and again. */
-  const update = async (visit: Visit): Promise<Response> => {
-    const [view, stats = {}] = await Promise.all([site.view(visit), site.stats?.()]);
-    const body = "goTo" in view ? null : String(view.body);
-    return respond(200, JSON.stringify({ body, stats }), { "content-type": "application/json" });
-  };
+  constructor(site: Site, options: SiteOptions) {
+    this.#site = site;
+    this.#options = options;
+    this.#readOnly = options.readOnly ?? false;
+  }
 
-  const get = async (visit: Visit): Promise<Response> => {
-    const { query } = visit;
-    const asset = query.get("asset");
-    if (asset !== null) return assetOf(asset);
-    const isLive = query.has("live");
-    query.delete("live");
-    return isLive ? update(visit) : show(await site.view(visit), visit);
-  };
-
-  const post = async (request: Request, visit: Visit): Promise<Response> => {
-    if (readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
-    const form = await readForm(request);
-    if (typeof form === "number")
-      return show(
-        failureView(form, "The form cannot be read. Load the page again, and send the form again."),
-        visit,
-      );
-    const foreign = "The form was not sent from this page. Load the page again, and send the form again.";
-    if (!isOwnForm(request, form)) return show(failureView(403, foreign), visit);
-    return show(await site.act(form, visit), visit);
-  };
-
-  const answer = async (request: Request): Promise<Response> => {
-    if (!(await isAllowed(request))) return refuse(403, "You are not allowed to see this page.");
+  async answer(request: Request): Promise<Response> {
+    if (!(await this.#isAllowed(request))) return refuse(403, "You are not allowed to see this page.");
     const { pathname, searchParams: query } = new URL(request.url);
-    if (!isBelow(pathname, basePath)) return refuse(404, "Not found.");
+    if (!isBelow(pathname, this.#options.basePath)) return refuse(404, "Not found.");
+    const readOnly = this.#readOnly;
     const token = csrfTokenOf(request);
     const csrf = html`<input type="hidden" name="csrf" value="${token.value}">`;
     switch (request.method) {
       case "GET":
       case "HEAD": {
-        const response = await get({ query, readOnly, csrf });
+        const response = await this.#get({ query, readOnly, csrf });
         if (token.cookie !== undefined) response.headers.append("set-cookie", token.cookie);
         return request.method === "GET" ? response : new Response(null, response);
       }
       case "POST":
-        return post(request, { query, readOnly, csrf });
+        return this.#post(request, { query, readOnly, csrf });
       default:
         return refuse(405, "Method not allowed.", { allow: readOnly ? "GET, HEAD" : "GET, HEAD, POST" });
     }
-  };
+  }
 
-  return fetchHandler(async (request) => {
+  /** Answers a request whose page could not be rendered. */
+  failed({ url, method }: Request): Response {
+    const { searchParams: query } = new URL(url);
+    if (query.has("live")) return refuse(503, UNAVAILABLE);
+    const view = method === "POST" ? unknownResultView(query) : unavailableView;
+    return this.#show(view, { query, readOnly: this.#readOnly, csrf: html`` });
+  }
+
+  async #isAllowed(request: Request): Promise<boolean> {
     try {
-      return await answer(request);
+      return (await this.#options.authorize(request)) === true;
     } catch (error) {
-      log.limited("console", "error", `a web page of ${site.name} could not be rendered`, { error });
-      const { searchParams: query } = new URL(request.url);
-      if (query.has("live")) return refuse(503, UNAVAILABLE);
-      const view = request.method === "POST" ? unknownResultView(query) : unavailableView;
-      return show(view, { query, readOnly, csrf: html`` });
+      const text = "the console refused a request, because its `authorize` function threw";
+      this.#options.log.limited("console-authorize", "warn", text, { error, fromUserCode: true });
+      return false;
     }
-  });
+  }
+
+  async #get(visit: Visit): Promise<Response> {
+    const { query } = visit;
+    const asset = query.get("asset");
+    if (asset !== null) return assetOf(asset);
+    const isLive = query.has("live");
+    query.delete("live");
+    return isLive ? this.#update(visit) : this.#show(await this.#site.view(visit), visit);
+  }
+
+  async #post(request: Request, visit: Visit): Promise<Response> {
+    if (this.#readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
+    const form = await readForm(request);
+    const again = "Load the page again, and send the form again.";
+    if (typeof form === "number")
+      return this.#show(failureView(form, `The form cannot be read. ${again}`), visit);
+    if (!isOwnForm(request, form))
+      return this.#show(failureView(403, `The form was not sent from this page. ${again}`), visit);
+    return this.#show(await this.#site.act(form, visit), visit);
+  }
+
+  /** Answers the script of an open page, which asks for the contents again and again. */
+  async #update(visit: Visit): Promise<Response> {
+    const [view, stats = {}] = await Promise.all([this.#site.view(visit), this.#site.stats?.()]);
+    const body = "goTo" in view ? null : String(view.body);
+    return respond(200, JSON.stringify({ body, stats }), { "content-type": "application/json" });
+  }
+
+  #show(answer: View | GoTo, visit: Visit): Response {
+    if ("goTo" in answer) return respond(303, "", { location: `?${answer.goTo}` });
+    return respondPage(answer.status ?? 200, pageOf(this.#site, answer, visit));
+  }
 }
 
 const UNAVAILABLE = "The page cannot be shown now. The log of the server says why.";
@@ -212,7 +227,7 @@ ${isStyled && html`<link rel="icon" href="?asset=icon.svg"><link rel="stylesheet
 <body><main><h1>This page cannot be shown</h1><p>${text}</p></main></body>
 </html>
 `;
-  return respond(status, String(page), { "content-type": "text/html; charset=utf-8", ...headers });
+  return respondPage(status, page, headers);
 }
 
 /** Answers with a file that all pages load. */
@@ -225,6 +240,10 @@ export function assetOf(name: string): Response {
 /** Makes a response with the security headers. */
 export function respond(status: number, body: string, headers: Readonly<Record<string, string>>): Response {
   return new Response(status === 303 ? null : body, { status, headers: { ...securityHeaders, ...headers } });
+}
+
+function respondPage(status: number, page: Html, headers?: Readonly<Record<string, string>>): Response {
+  return respond(status, String(page), { "content-type": "text/html; charset=utf-8", ...headers });
 }
 
 /** The HTML document of a page. */

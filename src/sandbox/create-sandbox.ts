@@ -4,10 +4,9 @@ import { StayhookError } from "../errors.ts";
 import { option, optionsObject } from "../options.ts";
 import { type Api, answerFetch, createApi, isLoopbackHost, serve } from "./api.ts";
 import { check } from "./checks.ts";
-import { type Clock, createClock } from "./clock.ts";
+import { Clock } from "./clock.ts";
 import {
-  createDeliveryQueue,
-  type DeliveryQueue,
+  DeliveryQueue,
   deliveryControl,
   type SandboxDeliveryControl,
   type SandboxReceiver,
@@ -119,7 +118,7 @@ class InMemoryAccount implements SandboxAccount {
       seed,
       account: accountId,
       accessToken: this.accessToken,
-      now: clock.now,
+      now: () => clock.now(),
       deliver: (topic, url, notification) => void queue.add({ account: accountId, topic, url, notification }),
       given: keeper?.given(accountId),
       changed: () => keeper?.save(accountId, platform.state()),
@@ -170,7 +169,7 @@ class InMemorySandbox implements ConfigurableSandbox {
   readonly delivery: SandboxDeliveryControl;
   readonly accounts: readonly string[];
   readonly #settings: SandboxSettings;
-  readonly #clock: Clock = createClock();
+  readonly #clock = new Clock();
   readonly #accounts: readonly [InMemoryAccount, ...InMemoryAccount[]];
   readonly #queue: DeliveryQueue;
   readonly #api: Api;
@@ -181,7 +180,7 @@ class InMemorySandbox implements ConfigurableSandbox {
   constructor(settings: SandboxSettings, keeper: StateKeeper | undefined) {
     const { seed, log, observe } = settings;
     const clock = this.#clock;
-    const queue = createDeliveryQueue({
+    const queue = new DeliveryQueue({
       seed,
       settings: toDeliverySettings(settings.delivery),
       clock,

@@ -9,7 +9,7 @@ import {
   type SandboxDeliveryOptions,
   toDeliverySettings,
 } from "./options.ts";
-import { createRandom } from "./random.ts";
+import { createRandom, type Random } from "./random.ts";
 import { copy, isOf, Recent } from "./sandbox-records.ts";
 
 /** A function that receives deliveries without a network, such as the `fetch` of a webhook handler. */
@@ -40,21 +40,6 @@ export interface Message {
   readonly notification: unknown;
 }
 
-export interface DeliveryQueue {
-  settings: DeliverySettings;
-  receiver: SandboxReceiver | undefined;
-  /** Queues a notification and its duplicates. Resolves to the original's last attempt. Never rejects. */
-  add(message: Message): Promise<SandboxDelivery>;
-  /** Delivers a message once, with retries but no delay or drop. Resolves to the last attempt. Never rejects. */
-  again(message: Message): Promise<SandboxDelivery>;
-  /** Resolves when no delivery is queued, waiting or in flight. */
-  settled(): Promise<void>;
-  /** Resolves when no delivery is in flight. Deliveries that wait for their delay or retry do not count. */
-  idle(): Promise<void>;
-  /** Returns the last `limit` attempts, the oldest first. With an account, only those of this account. */
-  list(limit?: number, account?: string): SandboxDelivery[];
-}
-
 interface Job extends Message {
   readonly body: string;
   readonly eventId: string | undefined;
@@ -67,131 +52,158 @@ interface Job extends Message {
 
 const maxConcurrent = 50;
 
-export function createDeliveryQueue(options: {
+interface QueueOptions {
   readonly seed: number;
   readonly settings: DeliverySettings;
   readonly clock: Clock;
   readonly log: Log;
   readonly observe: (delivery: SandboxDelivery) => void;
-}): DeliveryQueue {
-  const { seed, clock, log, observe } = options;
-  const delays = createRandom(seed, "delay");
-  const orders = createRandom(seed, "order");
-  const drops = createRandom(seed, "drop");
-  const laters = createRandom(seed, "later");
-  const recent = new Recent<SandboxDelivery>();
-  const unsettled = new Set<Promise<SandboxDelivery>>();
-  const slots = createSlots(maxConcurrent);
-  const collected: Job[] = [];
-  const activity = createCounter();
+}
 
-  const begin = (job: Omit<Job, "end" | "body" | "eventId">, start: (job: Job) => void) => {
+/** Delivers notifications, late, lost, twice or in another order if the settings say so. */
+export class DeliveryQueue {
+  settings: DeliverySettings;
+  receiver: SandboxReceiver | undefined;
+  readonly #options: QueueOptions;
+  readonly #random: Readonly<Record<"delay" | "order" | "drop" | "later", Random>>;
+  readonly #recent = new Recent<SandboxDelivery>();
+  readonly #unsettled = new Set<Promise<SandboxDelivery>>();
+  readonly #slots = createSlots(maxConcurrent);
+  readonly #activity = createCounter();
+  /** The deliveries that wait for the end of the time in which deliveries are shuffled. */
+  readonly #collected: Job[] = [];
+
+  constructor(options: QueueOptions) {
+    const { seed, settings } = options;
+    this.#options = options;
+    this.settings = settings;
+    this.#random = {
+      delay: createRandom(seed, "delay"),
+      order: createRandom(seed, "order"),
+      drop: createRandom(seed, "drop"),
+      later: createRandom(seed, "later"),
+    };
+  }
+
+  /** Queues a notification and its duplicates. Resolves to the original's last attempt. Never rejects. */
+  add(message: Message): Promise<SandboxDelivery> {
+    const { duplicates, drop, delay, duplicateAfter } = this.settings;
+    const random = this.#random;
+    const copies = Array.from({ length: 1 + duplicates }, (_, index) => {
+      const duplicate = index > 0;
+      // Make the random draws here. In `#send`, the draws would depend on the order in which deliveries are sent.
+      const held = random.delay.integer(...delay) + (duplicate ? random.later.integer(...duplicateAfter) : 0);
+      const dropped = random.drop.next() < drop;
+      return this.#begin({ ...message, duplicate, dropped, delay: held }, (job) => this.#enqueue(job));
+    });
+    return copies[0]!;
+  }
+
+  /** Delivers a message once, with retries but no delay or drop. Resolves to the last attempt. Never rejects. */
+  again(message: Message): Promise<SandboxDelivery> {
+    const job = { ...message, duplicate: true, dropped: false, delay: 0 };
+    return this.#begin(job, (begun) => void this.#deliver(begun));
+  }
+
+  /** Resolves when no delivery is queued, waiting or in flight. */
+  async settled(): Promise<void> {
+    while (this.#unsettled.size > 0) await Promise.all(this.#unsettled);
+  }
+
+  /** Resolves when no delivery is in flight. Deliveries that wait for their delay or retry do not count. */
+  idle(): Promise<void> {
+    return this.#activity.idle();
+  }
+
+  /** Returns the last `limit` attempts, the oldest first. With an account, only those of this account. */
+  list(limit?: number, account?: string): SandboxDelivery[] {
+    return this.#recent.list(limit, isOf(account)).map((delivery) => ({ ...delivery }));
+  }
+
+  #begin(job: Omit<Job, "end" | "body" | "eventId">, start: (job: Job) => void): Promise<SandboxDelivery> {
     const { promise, resolve: end } = Promise.withResolvers<SandboxDelivery>();
-    unsettled.add(promise);
-    void promise.then(() => unsettled.delete(promise));
+    this.#unsettled.add(promise);
+    void promise.then(() => this.#unsettled.delete(promise));
     const { notification } = job;
     const { eventId } = Object(notification) as { eventId?: unknown };
     // A string is sent as it is, so that a test can send a body that is not JSON.
     const body = typeof notification === "string" ? notification : (JSON.stringify(notification) ?? "");
     start({ ...job, body, eventId: typeof eventId === "string" ? eventId : undefined, end });
     return promise;
-  };
+  }
 
-  const add = (message: Message): Promise<SandboxDelivery> => {
-    const { duplicates, drop, delay, duplicateAfter } = queue.settings;
-    const copies = Array.from({ length: 1 + duplicates }, (_, index) => {
-      const duplicate = index > 0;
-      // Make the random draws here. In `send`, the draws would depend on the order in which deliveries are sent.
-      const held = delays.integer(...delay) + (duplicate ? laters.integer(...duplicateAfter) : 0);
-      const dropped = drops.next() < drop;
-      return begin({ ...message, duplicate, dropped, delay: held }, enqueue);
+  #enqueue(job: Job): void {
+    const { shuffleWindow } = this.settings;
+    if (shuffleWindow === undefined) return void this.#deliver(job);
+    this.#collected.push(job);
+    if (this.#collected.length > 1) return;
+    this.#options.clock.schedule(shuffleWindow, () => {
+      for (const each of this.#random.order.shuffle(this.#collected.splice(0))) void this.#deliver(each);
     });
-    return copies[0]!;
-  };
+  }
 
-  const enqueue = (job: Job): void => {
-    const { shuffleWindow } = queue.settings;
-    if (shuffleWindow === undefined) return void deliver(job);
-    collected.push(job);
-    if (collected.length === 1) clock.schedule(shuffleWindow, release);
-  };
+  async #deliver(job: Job): Promise<void> {
+    this.#activity.begin();
+    job.end(await this.#lastAttempt(job));
+    this.#activity.end();
+  }
 
-  const release = (): void => {
-    for (const job of orders.shuffle(collected.splice(0))) void deliver(job);
-  };
+  async #lastAttempt(job: Job): Promise<SandboxDelivery> {
+    await this.#pause(job.delay);
+    for (let number = 1; ; number++) {
+      const delivery = job.dropped ? this.#drop(job) : await this.#slots.run(() => this.#send(job, number));
+      const wait = this.settings.retrySchedule[number - 1];
+      if (delivery.status === 200 || delivery.dropped || wait === undefined) return delivery;
+      await this.#pause(wait);
+      if (this.#options.clock.stopped) return delivery;
+    }
+  }
 
-  const pause = (ms: number): Promise<void> => {
+  #pause(ms: number): Promise<void> {
     if (ms === 0) return Promise.resolve();
-    activity.end();
+    this.#activity.end();
     return new Promise((resolve) =>
-      clock.schedule(ms, () => {
-        activity.begin();
+      this.#options.clock.schedule(ms, () => {
+        // Counted in the turn in which the wait ends, so that `idle` does not miss this delivery.
+        this.#activity.begin();
         resolve();
       }),
     );
-  };
+  }
 
-  const deliver = async (job: Job): Promise<void> => {
-    activity.begin();
-    job.end(await lastAttempt(job));
-    activity.end();
-  };
-
-  const lastAttempt = async (job: Job): Promise<SandboxDelivery> => {
-    await pause(job.delay);
-    for (let number = 1; ; number++) {
-      const delivery = job.dropped ? drop(job) : await slots.run(() => send(job, number));
-      const wait = queue.settings.retrySchedule[number - 1];
-      if (delivery.status === 200 || delivery.dropped || wait === undefined) return delivery;
-      await pause(wait);
-      if (clock.stopped) return delivery;
-    }
-  };
-
-  const entry = (job: Job, number: number): Mutable<SandboxDelivery> => {
+  #entry(job: Job, number: number): Mutable<SandboxDelivery> {
     const { body: _body, end: _end, ...shown } = job;
-    const sentAt = new Date(clock.now());
+    const sentAt = new Date(this.#options.clock.now());
     return { ...shown, attempt: number, sentAt, status: undefined, error: undefined, duration: undefined };
-  };
+  }
 
-  const drop = (job: Job): SandboxDelivery => {
-    const delivery = { ...entry(job, 1), error: "dropped on purpose", duration: 0 };
-    if (!clock.stopped) {
-      recent.add(delivery);
-      report(delivery);
+  #drop(job: Job): SandboxDelivery {
+    const delivery = { ...this.#entry(job, 1), error: "dropped on purpose", duration: 0 };
+    if (!this.#options.clock.stopped) {
+      this.#recent.add(delivery);
+      this.#report(delivery);
     }
     return { ...delivery };
-  };
+  }
 
-  const send = async (job: Job, number: number): Promise<SandboxDelivery> => {
-    const delivery = entry(job, number);
+  async #send(job: Job, number: number): Promise<SandboxDelivery> {
+    const { clock } = this.#options;
+    const delivery = this.#entry(job, number);
     if (clock.stopped) return { ...delivery, error: "not sent: the sandbox was closed", duration: 0 };
-    recent.add(delivery);
-    Object.assign(delivery, await post(job.url, job.body, clock, queue));
-    report(delivery);
+    this.#recent.add(delivery);
+    Object.assign(delivery, await post(job.url, job.body, clock, this));
+    this.#report(delivery);
     return { ...delivery };
-  };
+  }
 
-  const report = (delivery: SandboxDelivery): void => {
+  #report(delivery: SandboxDelivery): void {
+    const { observe, log } = this.#options;
     const { topic, eventId, attempt: number, status, error } = delivery;
     observe({ ...delivery });
     const text = `Delivery of ${eventId ?? "a notification"} (${topic}, attempt ${number}): ${status ?? error}`;
     if (status === 200) log.debug(text);
     else log.warn(text);
-  };
-
-  const queue: DeliveryQueue = {
-    settings: options.settings,
-    receiver: undefined,
-    add,
-    again: (message) => begin({ ...message, duplicate: true, dropped: false, delay: 0 }, deliver),
-    async settled() {
-      while (unsettled.size > 0) await Promise.all(unsettled);
-    },
-    idle: activity.idle,
-    list: (limit, account) => recent.list(limit, isOf(account)).map((delivery) => ({ ...delivery })),
-  };
-  return queue;
+  }
 }
 
 export function deliveryControl(

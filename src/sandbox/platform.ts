@@ -67,7 +67,7 @@ export interface Platform {
   endpointOf(topic: string): string | undefined;
 }
 
-export function createPlatform(options: {
+interface PlatformOptions {
   readonly seed: number;
   /** The id of the account. It is `undefined` in a sandbox without accounts. */
   readonly account: string | undefined;
@@ -80,7 +80,9 @@ export function createPlatform(options: {
   readonly given?: SandboxState | undefined;
   /** Called after each change of the state. */
   readonly changed: () => void;
-}): Platform {
+}
+
+export function createPlatform(options: PlatformOptions): Platform {
   const { seed, account, given, changed } = options;
   const randomFor = (purpose: string) => createRandom(seed, inAccount(account, purpose));
   const ids = randomFor("eventId");

@@ -1,11 +1,11 @@
 import { expect, it, onTestFinished, vi } from "vitest";
-import { createClock } from "../../src/sandbox/clock.ts";
+import { Clock } from "../../src/sandbox/clock.ts";
 import { Recent } from "../../src/sandbox/sandbox-records.ts";
 
 it("the clock never goes back", () => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
-  const clock = createClock();
+  const clock = new Clock();
   const start = Date.now();
   clock.moveTo(start + 3_600_000);
   clock.moveTo(start + 60_000);
