@@ -191,26 +191,8 @@ type Instruments = ReturnType<typeof instrumentsOf>;
 const BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10];
 
 function instrumentsOf(meter: Meter) {
-  const waiting = meter.createObservableGauge("stayhook.events.waiting", {
-    description: "Events that are pending or retrying.",
-    unit: "{event}",
-  });
-  const oldestAge = meter.createObservableGauge("stayhook.events.oldest_age", {
-    description: "Age of the oldest event that waits to be handled.",
-    unit: "s",
-  });
-  const parked = meter.createObservableGauge("stayhook.events.parked", {
-    description: "Events that are parked, and not yet replayed or discarded.",
-    unit: "{event}",
-  });
-  const paused = meter.createObservableGauge("stayhook.paused", {
-    description: "1 while this process pauses, because the platform is out of reach.",
-  });
-  const pausedAccounts = meter.createObservableGauge("stayhook.paused.accounts", {
-    description: "Accounts that this process has paused, in whole or in part.",
-    unit: "{account}",
-  });
   const pauses = new Pauses();
+  const gauges = gaugesOf(meter);
   return {
     pauses,
     duration: meter.createHistogram("messaging.process.duration", {
@@ -236,19 +218,47 @@ function instrumentsOf(meter: Meter) {
       unit: "{observation}",
     }),
     watch(count: () => Promise<WaitingEvents>): () => void {
-      const gauges = [waiting, oldestAge, parked, paused, pausedAccounts];
+      const all = Object.values(gauges);
       const observe: Parameters<Meter["addBatchObservableCallback"]>[0] = async (result) => {
         const counted = await count();
-        result.observe(waiting, counted.waiting, system);
-        result.observe(oldestAge, counted.oldestAge / 1000, system);
-        result.observe(parked, counted.parked, system);
+        result.observe(gauges.waiting, counted.waiting, system);
+        result.observe(gauges.oldestAge, counted.oldestAge / 1000, system);
+        result.observe(gauges.parked, counted.parked, system);
         for (const scope of SCOPES)
-          result.observe(paused, pauses.has(scope) ? 1 : 0, { ...system, "stayhook.pause.scope": scope });
-        result.observe(pausedAccounts, pauses.accounts, system);
+          result.observe(gauges.paused, Number(pauses.has(scope)), {
+            ...system,
+            "stayhook.pause.scope": scope,
+          });
+        result.observe(gauges.pausedAccounts, pauses.accounts, system);
       };
-      meter.addBatchObservableCallback(observe, gauges);
-      return () => meter.removeBatchObservableCallback(observe, gauges);
+      meter.addBatchObservableCallback(observe, all);
+      return () => meter.removeBatchObservableCallback(observe, all);
     },
+  };
+}
+
+/** What is measured only when a reader collects the metrics. */
+function gaugesOf(meter: Meter) {
+  return {
+    waiting: meter.createObservableGauge("stayhook.events.waiting", {
+      description: "Events that are pending or retrying.",
+      unit: "{event}",
+    }),
+    oldestAge: meter.createObservableGauge("stayhook.events.oldest_age", {
+      description: "Age of the oldest event that waits to be handled.",
+      unit: "s",
+    }),
+    parked: meter.createObservableGauge("stayhook.events.parked", {
+      description: "Events that are parked, and not yet replayed or discarded.",
+      unit: "{event}",
+    }),
+    paused: meter.createObservableGauge("stayhook.paused", {
+      description: "1 while this process pauses, because the platform is out of reach.",
+    }),
+    pausedAccounts: meter.createObservableGauge("stayhook.paused.accounts", {
+      description: "Accounts that this process has paused, in whole or in part.",
+      unit: "{account}",
+    }),
   };
 }
 

@@ -86,12 +86,6 @@ record could not be read, or if another pass is running.`,
   },
 };
 
-function fieldsOf({ accounts, ...report }: ReconcileReport, { isTerminal }: Output): Record<string, unknown> {
-  const shown = accounts && { accounts: accounts.checked, "accounts that failed": accounts.failed };
-  const took = isTerminal ? duration(report.duration) : `${report.duration} ms`;
-  return { ...report, ...shown, duration: took };
-}
-
 interface PassOptions {
   readonly client: StayhookClient;
   readonly store: EventStore<unknown>;
@@ -107,20 +101,8 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
   const account = accountGiven(invocation);
   if (texts("watch").length > 0 && tokens && account === undefined)
     throw new UsageError("--watch needs --account, because a booking belongs to one account.");
-  let checked = 0;
-  let isRefused = false;
-  let wipe = () => {};
-  const alarms: ReconcileAlarm[] = [];
-  const observe = (event: ReconcileObservation) => {
-    if (event.kind === "failed") isRefused ||= event.error instanceof AuthenticationError;
-    if (event.kind === "drift" || event.kind === "missed") alarms.push(event);
-    if (event.kind === "checked") wipe = out.progress(`records checked: ${++checked}`);
-    const line = out.json ? undefined : lineOf(event);
-    if (line === undefined) return;
-    wipe();
-    out.note(printable(line));
-  };
-  // The handler serves no requests. It logs nothing, because this function prints the observations itself.
+  const printer = new Printer(out, tokens?.size);
+  // The handler serves no requests. It logs nothing, because the printer prints the observations.
   const webhooks = createWebhookHandler({
     client,
     store,
@@ -133,7 +115,7 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
   const reconciler = createReconciler(webhooks, {
     concurrency,
     baseline: !flag("no-baseline"),
-    observe,
+    observe: (event) => printer.observe(event),
     ...(tokens && { accounts: () => tokens.keys() }),
   });
   try {
@@ -143,30 +125,69 @@ async function makePass(invocation: Invocation, options: PassOptions): Promise<n
         reconciler.watch(code, { account }),
         ", so no pass was made. Correct --watch, and run it again",
       );
-    const pass = await reconciler.run({ signal: io.signal, account, again: flag("again") });
-    wipe();
-    const report = { ...pass, duration: Math.round(pass.duration) };
-    out.result(alarms.length > 0 ? { ...report, alarms } : report, () =>
-      out.fields(Object.entries(fieldsOf(report, out))),
-    );
-    const { accounts } = pass;
-    if (accounts && accounts.failed > 0) {
-      out.warn(
-        `${accounts.failed} of ${tokens!.size} accounts could not be read. Their next passes continue.`,
-      );
-      return exitCodes.failed;
-    }
-    if (isRefused) {
-      out.warn("The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN.");
-      return exitCodes.refused;
-    }
-    if (pass.incomplete === undefined) return pass.failed > 0 ? exitCodes.failed : exitCodes.done;
-    const [code, warning] = incompletePasses[pass.incomplete];
-    out.warn(warning);
-    return code;
+    return printer.end(await reconciler.run({ signal: io.signal, account, again: flag("again") }));
   } finally {
-    wipe();
+    printer.wipe();
     await reconciler.close();
     await webhooks.close();
   }
+}
+
+/** Prints the observations of a pass, and its report. */
+class Printer {
+  /** Removes the line of the progress. */
+  wipe = () => {};
+  readonly #out: Output;
+  readonly #accounts: number | undefined;
+  readonly #alarms: ReconcileAlarm[] = [];
+  #checked = 0;
+  #isRefused = false;
+
+  /** @param accounts - the number of accounts. It is `undefined` if there is one account */
+  constructor(out: Output, accounts: number | undefined) {
+    this.#out = out;
+    this.#accounts = accounts;
+  }
+
+  observe(event: ReconcileObservation): void {
+    const out = this.#out;
+    if (event.kind === "failed") this.#isRefused ||= event.error instanceof AuthenticationError;
+    if (event.kind === "drift" || event.kind === "missed") this.#alarms.push(event);
+    if (event.kind === "checked") this.wipe = out.progress(`records checked: ${++this.#checked}`);
+    const line = out.json ? undefined : lineOf(event);
+    if (line === undefined) return;
+    this.wipe();
+    out.note(printable(line));
+  }
+
+  /** Prints the report and the reason why the pass is not whole, and returns the exit code. */
+  end(pass: ReconcileReport): number {
+    const out = this.#out;
+    this.wipe();
+    const report = { ...pass, duration: Math.round(pass.duration) };
+    out.result(this.#alarms.length > 0 ? { ...report, alarms: this.#alarms } : report, () =>
+      out.fields(Object.entries(fieldsOf(report, out))),
+    );
+    const [code, warning] = this.#conclusion(pass);
+    if (warning !== undefined) out.warn(warning);
+    return code;
+  }
+
+  #conclusion({ accounts, incomplete, failed }: ReconcileReport): readonly [code: number, warning?: string] {
+    if (accounts && accounts.failed > 0)
+      return [
+        exitCodes.failed,
+        `${accounts.failed} of ${this.#accounts} accounts could not be read. Their next passes continue.`,
+      ];
+    if (this.#isRefused)
+      return [exitCodes.refused, "The platform refuses the access token. Check STAYHOOK_ACCESS_TOKEN."];
+    if (incomplete !== undefined) return incompletePasses[incomplete];
+    return [failed > 0 ? exitCodes.failed : exitCodes.done];
+  }
+}
+
+function fieldsOf({ accounts, ...report }: ReconcileReport, { isTerminal }: Output): Record<string, unknown> {
+  const shown = accounts && { accounts: accounts.checked, "accounts that failed": accounts.failed };
+  const took = isTerminal ? duration(report.duration) : `${report.duration} ms`;
+  return { ...report, ...shown, duration: took };
 }
