@@ -18,7 +18,7 @@ import {
   saysNotFound,
 } from "./find-in-body.ts";
 import type { Properties } from "./json.ts";
-import { failureBesideEmptyList, failureIn, failureOfWrite, tellsClearly } from "./told-failures.ts";
+import { failureBesideEmptyList, failureIn, failureOfWrite } from "./told-failures.ts";
 
 /** A kind of record of the platform, such as a booking. */
 export interface Model<T> {
@@ -119,7 +119,7 @@ export class Readers {
       // If the answer reports a failure, do not accept an empty list: all listings would look deleted.
       const failure = list
         ? list.value.length === 0 && failureBesideEmptyList(body, list.path)
-        : failureIn(body, tellsClearly);
+        : failureIn(body, "unclear");
       if (failure) throw answer.failed(failure);
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);
       if (list.rivals.length > 0) throw answer.invalid(rivalry("list", list));
@@ -141,7 +141,7 @@ export class Readers {
     part: Found & { readonly whole: boolean },
     answer: Answer,
   ): Promise<T> {
-    const failure = part.whole ? undefined : failureIn(answer.body.value, tellsClearly);
+    const failure = part.whole ? undefined : failureIn(answer.body.value, "unclear");
     if (failure) throw answer.failed(failure);
     if (part.rivals.length > 0) throw answer.invalid(rivalry("record", part));
     let result = await validate(model.schema, part, answer);

@@ -3,7 +3,7 @@
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 import { knownStatus } from "../models/statuses.ts";
 import { isObject, type Properties, payloadNames, toNumber } from "./json.ts";
-import { failureBesideEmptyList, failureIn, tellsFailure } from "./told-failures.ts";
+import { failureBesideEmptyList, failureIn } from "./told-failures.ts";
 
 /** A part of a body, and the property names and indexes that lead to the part. */
 export interface Part<T = unknown> {
@@ -149,7 +149,7 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
     return false;
   const names = Object.keys(body);
   if (names.length === 0) return true;
-  if (wrappers === 0 || failureIn(body, tellsFailure) || isObject(body.error) || isObject(body.errors))
+  if (wrappers === 0 || failureIn(body, "answer") || isObject(body.error) || isObject(body.errors))
     return false;
   const known = names.filter((name) => payloadNames.includes(name));
   // Without a known payload name, every property whose value is not `true` counts as payload.

@@ -2,31 +2,22 @@
 
 import ky, { TimeoutError } from "ky";
 import { untilAborted } from "../async.ts";
-import { errorText } from "../error-text.ts";
-import { InvalidArgumentError, StayhookError } from "../errors.ts";
+import type { StayhookError } from "../errors.ts";
 import { version } from "../version.ts";
-import { Answer, type Asked, type Exchange } from "./answer.ts";
+import { Answer, type Exchange } from "./answer.ts";
 import { type BodyReader, readBody } from "./body.ts";
-import {
-  AbortError,
-  APIError,
-  ConnectionError,
-  ConnectionTimeoutError,
-  retryAfterMs,
-  shorten,
-} from "./client-errors.ts";
+import { APIError, ConnectionError, retryAfterMs } from "./client-errors.ts";
 import {
   checkRequestOptions,
   type FetchInit,
-  isIterable,
-  isOpaque,
   type QueryInput,
   type RequestOptions,
   type Settings,
 } from "./client-options.ts";
-import { isMistake, problemWithResponse } from "./mistakes.ts";
+import { failureOf, mistakeError, problemWithResponse, type SentRequest } from "./failures.ts";
 import type { RequestObservation } from "./observers.ts";
-import { mostShown, type Redactor, redactor, textsIn } from "./redact.ts";
+import { redactor } from "./redact.ts";
+import { bodyOf } from "./request-body.ts";
 import { type Token, type TokenSource, tokensOf } from "./tokens.ts";
 import { isBelow, type Path } from "./urls.ts";
 
@@ -54,14 +45,10 @@ export interface Call {
 }
 
 /** One call, with the values that its attempts share. */
-interface Outgoing extends Asked {
-  readonly url: URL;
+interface Outgoing extends SentRequest {
   readonly route: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | undefined;
-  readonly signal: AbortSignal | undefined;
-  /** The time limit of each attempt, ms. */
-  readonly timeout: number;
   readonly mayBeMissing: boolean;
   /** The number of requests that the call has sent. */
   sends: number;
@@ -139,7 +126,7 @@ export class Http {
     const { method, options } = call;
     const { headers: given, timeout = this.#settings.timeout, query: asked } = checkRequestOptions(options);
     const { path, query } = call.path.build();
-    const body = bodyOf(call);
+    const body = bodyOf(method, call.body);
     const url = new URL(this.#prepared.base + path);
     const further = asked || call.query ? searchOf({ ...asked, ...call.query }) : "";
     if (query || further) url.search = [query, further].filter(Boolean).join("&");
@@ -276,42 +263,6 @@ function prepare({ accessToken, baseUrl, headers: given }: Settings) {
   return { tokens: tokensOf(accessToken), base, headers };
 }
 
-function bodyOf({ body, method }: Call): string | undefined {
-  if (body === undefined) return undefined;
-  const refusal = (message: string): Error => new InvalidArgumentError({ path: ["body"], message });
-  if (method === "GET" || method === "HEAD") throw refusal(`cannot be sent with ${method}`);
-  let text: string | undefined;
-  let lost: string | undefined;
-  try {
-    text = JSON.stringify(body, function (this: Record<string, unknown>, name, value: unknown) {
-      // A Buffer has a `toJSON`, which hides its kind.
-      const kind = lostInJson(this[name]) ?? lostInJson(value);
-      if (kind !== undefined) lost ??= `${name === "" ? "" : `\`${name}\` `}cannot be ${kind}`;
-      return value;
-    });
-  } catch {
-    // The body has a circular object or a bigint. The check of `text` below throws.
-  }
-  if (lost !== undefined) throw refusal(`${lost}, because the client sends JSON`);
-  if (text === undefined) throw refusal("cannot be written as JSON");
-  return text;
-}
-
-/** Returns the kind of a value of which JSON would keep nothing, such as a `FormData`, or `undefined`. */
-function lostInJson(value: unknown): string | undefined {
-  if (typeof value === "function" || typeof value === "symbol") return `a ${typeof value}`;
-  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
-  const { toJSON, pipe } = value as Readonly<Record<string, unknown>>;
-  const isStream = typeof pipe === "function" || Symbol.asyncIterator in value;
-  const isData = typeof toJSON === "function" || typeof value.valueOf?.() !== "object";
-  const isLost = isStream || ArrayBuffer.isView(value) || (!isData && (isIterable(value) || isOpaque(value)));
-  if (!isLost) return undefined;
-  const tag = Object.prototype.toString.call(value).slice(8, -1);
-  // A stream of Node is an `Object`, too.
-  const kind = tag === "Object" ? (isStream ? "stream" : (value.constructor?.name ?? tag)) : tag;
-  return `${/^[AEIO]/.test(kind) ? "an" : "a"} ${kind}`;
-}
-
 /** Encodes a query for a URL. */
 export function searchOf(query: QueryInput): string {
   const search = new URLSearchParams();
@@ -355,63 +306,4 @@ function retryDelay(error: unknown, repeatable: boolean, retry: number): number 
   // A platform that asks for no wait, or for one that has passed, would get all requests of all clients at once.
   const wait = asked !== undefined && asked >= 1000 ? asked : Math.max(asked ?? 0, usual);
   return wait > maxWait ? undefined : wait;
-}
-
-// The codes are those of Node and Bun.
-const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
-  { codes: /^(ECONNREFUSED|ConnectionRefused)$/, reason: "connection refused", hint: " Is baseUrl right?" },
-  { codes: /^ENOTFOUND$/, reason: "host not found", hint: " Is baseUrl right?" },
-  {
-    codes: /^EAI_AGAIN$/,
-    reason: "DNS is not ready yet",
-    hint: " Try again in a moment. If the error stays, check the DNS server of this machine or container.",
-  },
-  { codes: /^(ECONNRESET|EPIPE|UND_ERR_SOCKET|ConnectionClosed)$/, reason: "connection lost", hint: "" },
-  { codes: /(?:)/, reason: "no complete answer", hint: "" },
-];
-
-/** Makes the error for a call that got no complete answer. An error of this package stays as it is. */
-function failureOf(cause: unknown, call: Outgoing, timedOut: boolean): StayhookError {
-  const { method, url, signal } = call;
-  // Check for an abort first, because the signal's reason may be a `StayhookError`, too.
-  if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
-    return new AbortError(`${method} ${call.path} was aborted.`, { cause: signal.reason });
-  if (cause instanceof StayhookError) return cause;
-  const redact = withoutSecrets(cause, call);
-  const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
-  if (timedOut)
-    return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
-  if (isMistake(cause)) return mistakeError(`\`fetch\` threw ${errorText(cause)}`, call, cause);
-  const detail = detailOf(cause);
-  const { reason, hint } = reasons.find(({ codes }) => codes.test(detail))!;
-  const shown = detail === "" ? "" : ` (${shorten(redact.text(detail))})`;
-  return new ConnectionError(`${request}: ${reason}${shown}.${hint}`, { cause });
-}
-
-/** Removes secrets from the runtime's error, which may show the answer that it could not read. Returns the redactor. */
-function withoutSecrets(cause: unknown, { secrets, secretsInAnswer }: Outgoing): Redactor {
-  const texts = textsIn(cause);
-  const further = secretsInAnswer?.(texts.map(({ text }) => text.slice(0, mostShown)).join("\n")) ?? [];
-  const redact = redactor([...secrets, ...further]);
-  for (const { of, name, text } of texts) {
-    const shown = redact.text(text);
-    if (shown !== text) Reflect.defineProperty(of, name, { value: shown });
-  }
-  return redact;
-}
-
-/** Makes the error for a `fetch` that is wrong itself. A retry would not help, and the platform is not at fault. */
-function mistakeError(problem: string, { method, url, secrets }: Outgoing, cause?: unknown): StayhookError {
-  const redact = redactor(secrets);
-  const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
-  const message = `${request}: ${shorten(redact.text(problem), 400)}. Correct the client's option \`fetch\`.`;
-  return new StayhookError(message, cause === undefined ? undefined : { cause });
-}
-
-/** Returns the first code in an error's chain of causes, such as `ECONNREFUSED`, or else the last message. */
-function detailOf(error: unknown, depth = 5): string {
-  const { code, message, cause } = Object(error) as Readonly<Record<string, unknown>>;
-  if (typeof code === "string") return code;
-  const below = cause === undefined || depth === 0 ? "" : detailOf(cause, depth - 1);
-  return below || (typeof message === "string" ? message : "");
 }

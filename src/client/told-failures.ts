@@ -3,80 +3,59 @@
 import { listingStatuses } from "../models/records.ts";
 import { isObject, type Properties, payloadNames, plainName, toNumber } from "./json.ts";
 
+type Property = readonly [name: string, value: unknown];
+type Tells = (value: unknown) => boolean;
+
+/** The objects whose properties may report a failure. */
+const places = [
+  /** An answer of which no part is the record or list. Only what leaves no doubt is a failure. */
+  "unclear",
+  /** An answer that shows no record. */
+  "answer",
+  /** The payload, or an answer that shows a record. A small number is no failure there. */
+  "payload",
+  /** The record. Its status, and numbers such as a count of failed deliveries, say nothing about the request. */
+  "record",
+  /** The answer around an empty list. An outage must not look like an account without listings. */
+  "emptyList",
+] as const;
+type Place = (typeof places)[number];
+
+const never = () => false;
+
 // The platform documents no error bodies, so a successful answer may report a failure in any of the usual ways. Every
 // name stands here in lower case and without separators, because APIs write `errorCode`, `error_code` and `ErrorCode`.
+const successes = "successful succeeded issuccess issuccessful ok isok";
+const errors =
+  "errormessage errormessages errormsg errorlist err exception fault failed failure failures iserror haserror haserrors";
+const facts = "errorcode errcode errno errortext errordescription errordetails errorinfo";
+const codes = "code status statuscode httpstatus httpcode resultcode responsecode message";
+const messages = "messages msg detail reason statusmessage statustext";
 
-type Property = readonly [name: string, value: unknown];
-type Tells = (property: Property) => boolean;
+/** Which values of a name report a failure, in each of the {@link places}. */
+const table: readonly (readonly [names: string, ...inPlaces: readonly Tells[]])[] = [
+  ["success", isFalse, isNo, isNo, isFalse, isNo],
+  [successes, never, isNo, isNo, isFalse, isNo],
+  ["error errors", isSet, isSet, isSet, isSetText, isSet],
+  [errors, never, isSet, isSet, isSetText, isSet],
+  [facts, never, isBad, isBad, isBad, isBad],
+  [codes, never, isBadCode, isBadStatus, never, isDoubtful],
+  [messages, never, never, never, never, isDoubtful],
+  ["result outcome", never, isBadStatus, isBadStatus, isBadWord, isDoubtful],
+  ["state", never, isBadStatus, isBadStatus, never, isDoubtful],
+  ["meta metadata header info", never, never, never, never, isDoubtfulWithin],
+];
 
-const successes = new Set(["success", "successful", "succeeded", "issuccess", "issuccessful", "ok", "isok"]);
-const errors = new Set(
-  "error errors errormessage errormessages errormsg errorlist err exception fault failed failure failures iserror haserror haserrors".split(
-    " ",
-  ),
+const rules = new Map(
+  table.flatMap(([names, ...inPlaces]) => names.split(" ").map((name) => [name, inPlaces])),
 );
-/** Codes and texts of an error, which may also say that there is none. */
-const errorFacts = new Set(
-  "errorcode errcode errno errortext errordescription errordetails errorinfo".split(" "),
-);
-const codes = new Set([
-  "code",
-  "status",
-  "statuscode",
-  "httpstatus",
-  "httpcode",
-  "resultcode",
-  "responsecode",
-]);
-const results = new Set(["result", "outcome", "state"]);
-const messages = new Set(["message", "messages", "msg", "detail", "reason", "statusmessage", "statustext"]);
 const payloads = new Set(payloadNames.map(plainName));
-const metas = new Set(["meta", "metadata", "header", "info"]);
 
-/** Returns the top-level property of a successful answer that reports a failure, if there is one. */
-export function failureIn(body: unknown, tells: Tells): Property | undefined {
-  return isObject(body) ? Object.entries(body).find(tells) : undefined;
-}
-
-/** Whether a property reports a failure in a way that leaves no doubt: `success: false`, or an `error`. */
-export function tellsClearly([name, value]: Property): boolean {
-  const plain = plainName(name);
-  return plain === "success" ? isFalse(value) : (plain === "error" || plain === "errors") && isSet(value);
-}
-
-/** Whether a property may report a failure. Knows the names and values that APIs usually use for failures. */
-export function tellsFailure([name, value]: Property): boolean {
-  const plain = plainName(name);
-  if (codes.has(plain) || plain === "message")
-    return typeof value === "object" ? value !== null : saysFailure(value, (code) => !isGoodCode(code));
-  return tellsInPayload([name, value]);
-}
-
-/** Like {@link tellsFailure}, for an object that may be the payload, in which a small number is no failure. */
-function tellsInPayload([name, value]: Property): boolean {
-  const plain = plainName(name);
-  if (successes.has(plain)) return isFalse(value) || saysFailure(value, (code) => code === 0 || code >= 400);
-  if (errors.has(plain)) return isSet(value);
-  if (errorFacts.has(plain)) return isSet(value) && !saysGood(value);
-  return (
-    (codes.has(plain) || results.has(plain) || plain === "message") &&
-    saysFailure(value, (code) => code >= 400 && code <= 599)
-  );
-}
-
-/**
- * Like {@link tellsFailure}, for the record that an answer shows. Its status, and numbers such as a count of failed
- * deliveries, say nothing about the request.
- */
-function tellsInRecord([name, value]: Property): boolean {
-  const plain = plainName(name);
-  if (successes.has(plain)) return isFalse(value);
-  if (errorFacts.has(plain)) return isSet(value) && !saysGood(value);
-  if (errors.has(plain)) {
-    const parts = typeof value === "object" && value !== null ? Object.values(value) : [value];
-    return parts.some((part) => typeof part !== "number" && isSet(part) && !saysGood(part));
-  }
-  return (plain === "result" || plain === "outcome") && saysFailure(value, () => false);
+/** Returns the property of an object that reports a failure, if there is one. */
+export function failureIn(body: unknown, place: Place): Property | undefined {
+  if (!isObject(body)) return undefined;
+  const index = places.indexOf(place);
+  return Object.entries(body).find(([name, value]) => rules.get(plainName(name))?.[index]?.(value));
 }
 
 /**
@@ -86,9 +65,8 @@ function tellsInRecord([name, value]: Property): boolean {
  * @param record - the record that the answer shows, if it shows one
  */
 export function failureOfWrite(body: unknown, record?: unknown): Property | undefined {
-  // A small number beside a record is no failure.
-  const tells = record === undefined ? tellsFailure : body === record ? tellsInRecord : tellsInPayload;
-  return failureIn(body, tells) ?? failureInPayload(body, record);
+  const place = record === undefined ? "answer" : body === record ? "record" : "payload";
+  return failureIn(body, place) ?? failureInPayload(body, record);
 }
 
 /** Returns the property of an answer whose value, the payload, reports a failure. */
@@ -96,8 +74,9 @@ function failureInPayload(holder: unknown, record?: unknown, levels = 2): Proper
   if (!isObject(holder) || levels === 0) return undefined;
   for (const [name, value] of Object.entries(holder)) {
     if (!payloads.has(plainName(name))) continue;
-    const tells = value === record ? tellsInRecord : tellsInPayload;
-    const found = failureIn(value, tells) ?? failureInPayload(value, record, levels - 1);
+    const found =
+      failureIn(value, value === record ? "record" : "payload") ??
+      failureInPayload(value, record, levels - 1);
     if (found) return [name, Object.fromEntries([found])];
   }
   return undefined;
@@ -105,7 +84,7 @@ function failureInPayload(holder: unknown, record?: unknown, levels = 2): Proper
 
 /**
  * Returns the property beside an empty list that reports a failure. Any text that does not clearly report success counts
- * as a failure: an outage must not look like an account without listings.
+ * as a failure.
  *
  * @param path - the path of the list in the body
  */
@@ -115,23 +94,55 @@ export function failureBesideEmptyList(
 ): Property | undefined {
   let holder = body;
   for (const key of path) {
-    const found = failureIn(holder, tellsDoubt);
+    const found = failureIn(holder, "emptyList");
     if (found) return found;
     holder = (holder as Properties)[key];
   }
   return failureInPayload(body);
 }
 
-function tellsDoubt([name, value]: Property): boolean {
-  const plain = plainName(name);
-  const isMessage = messages.has(plain);
-  if (!isMessage && !metas.has(plain) && !codes.has(plain) && !results.has(plain))
-    return tellsFailure([name, value]);
-  // The value is the list itself, or an object that holds the list.
-  if (results.has(plain) && typeof value === "object") return false;
-  if (Array.isArray(value)) return value.some((each) => tellsDoubt([name, each]));
-  if (isObject(value)) return Object.entries(value).some(tellsDoubt);
-  return value === false || (!metas.has(plain) && typeof value !== "boolean" && !saysGood(value));
+/** Whether a value, or a part of it, is no clear report of success. */
+function isDoubtful(value: unknown): boolean {
+  const isUnclear = () => value === false || (typeof value !== "boolean" && !saysGood(value));
+  return inParts(value, isDoubtful) ?? isUnclear();
+}
+
+/** Like {@link isDoubtful}, but a text says nothing by itself. */
+function isDoubtfulWithin(value: unknown): boolean {
+  return inParts(value, isDoubtfulWithin) ?? value === false;
+}
+
+function inParts(value: unknown, isDoubtfulPart: Tells): boolean | undefined {
+  if (Array.isArray(value)) return value.some(isDoubtfulPart);
+  return isObject(value) ? failureIn(value, "emptyList") !== undefined : undefined;
+}
+
+/** Whether a value says that the request did not succeed, as `success: 0` does. */
+function isNo(value: unknown): boolean {
+  return isFalse(value) || saysFailure(value, (code) => code === 0 || code >= 400);
+}
+
+function isBadCode(value: unknown): boolean {
+  return typeof value === "object" ? value !== null : saysFailure(value, (code) => !isGoodCode(code));
+}
+
+function isBadStatus(value: unknown): boolean {
+  return saysFailure(value, (code) => code >= 400 && code <= 599);
+}
+
+function isBadWord(value: unknown): boolean {
+  return saysFailure(value, never);
+}
+
+/** Whether a code or text of an error is there, and does not say that there is none. */
+function isBad(value: unknown): boolean {
+  return isSet(value) && !saysGood(value);
+}
+
+/** Whether an `error` of a record holds more than numbers, such as a count of failed deliveries. */
+function isSetText(value: unknown): boolean {
+  const parts = typeof value === "object" && value !== null ? Object.values(value) : [value];
+  return parts.some((part) => typeof part !== "number" && isBad(part));
 }
 
 /** Whether a value is `false`, a code of a failure, or a text that begins like a failure. */
