@@ -1,7 +1,8 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { cruise, type ICruiseResult } from "dependency-cruiser";
 import extractTSConfig from "dependency-cruiser/config-utl/extract-ts-config";
+import ts from "typescript";
 import { beforeAll, expect, test } from "vitest";
 
 const root = join(import.meta.dirname, "..");
@@ -93,4 +94,42 @@ test("ARCHITECTURE.md has at most 1,400 words", () => {
   expect(readFileSync(join(root, "ARCHITECTURE.md"), "utf8").trim().split(/\s+/).length).toBeLessThanOrEqual(
     1400,
   );
+});
+
+/** What is longer than it should be. Shorten these, and add none. */
+const tooLong: readonly string[] = [
+  "src/stores/base-store.ts",
+  "src/stores/contract/harness.ts: createBench",
+  "src/stores/event-store.ts",
+  "src/stores/redis/redis-store.ts",
+  "src/stores/sql/sql-statements.ts: statementsOf",
+  "src/stores/sql/sql-store.ts",
+  "src/webhooks/events.ts",
+  "src/webhooks/options.ts",
+  "src/webhooks/timers.ts",
+];
+
+test("no function of src has over 60 lines, and no file over 400", () => {
+  const files = readdirSync(join(root, "src"), { recursive: true, encoding: "utf8" })
+    .filter((name) => name.endsWith(".ts"))
+    .map((name) => `src/${name}`);
+  const found = files.flatMap((file) => {
+    const source = ts.createSourceFile(
+      file,
+      readFileSync(join(root, file), "utf8"),
+      ts.ScriptTarget.Latest,
+      true,
+    );
+    const lineOf = (position: number) => source.getLineAndCharacterOfPosition(position).line + 1;
+    const long = lineOf(source.end) - 1 > 400 ? [file] : [];
+    const visit = (node: ts.Node): void => {
+      if (ts.isFunctionLike(node) && lineOf(node.end) - lineOf(node.getStart()) >= 60)
+        long.push(`${file}: ${node.name?.getText() ?? `line ${lineOf(node.getStart())}`}`);
+      ts.forEachChild(node, visit);
+    };
+    visit(source);
+    return long;
+  });
+  expect(files.length).toBeGreaterThan(200);
+  expect(found.filter((name) => !tooLong.includes(name))).toEqual([]);
 });
