@@ -167,7 +167,7 @@ function ignoreRejection(result: unknown): void {
 }
 
 /** Escapes line breaks, and the characters that control a terminal or change the direction of text. */
-export function oneLine(text: string): string {
+function oneLine(text: string): string {
   return text.replace(
     /[\p{Cc}\p{Cs}\u061C\u200E\u200F\u2028-\u202E\u2066-\u2069\uFEFF]/gu,
     (character) => escapes[character] ?? `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,

@@ -259,7 +259,7 @@ function fitted(natural: readonly number[], isWhole: readonly boolean[], width: 
 }
 
 /** Cuts a text to a width, with an ellipsis at its end. */
-export function shortened(text: string, width: number): string {
+function shortened(text: string, width: number): string {
   return text.length <= width ? text : `${text.slice(0, Math.max(0, width - 1))}…`;
 }
 

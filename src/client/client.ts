@@ -65,7 +65,7 @@ function takeHeritage(): Heritage {
 }
 
 /** @throws InvalidArgumentError if the token is a text, with which all accounts would be read */
-export function checkRefreshable(accessToken: unknown): void {
+function checkRefreshable(accessToken: unknown): void {
   if (typeof accessToken === "function") return;
   throw new InvalidArgumentError({
     path: ["accessToken"],

@@ -168,7 +168,7 @@ export function listFactsOf(list: object): ListFacts | undefined {
   return facts().get(list);
 }
 
-export function setListFacts<T extends object>(list: T, known: ListFacts): T {
+function setListFacts<T extends object>(list: T, known: ListFacts): T {
   facts().set(list, known);
   return list;
 }
@@ -233,7 +233,7 @@ const holders = /^(meta(data)?|pagination|paging|pageinfo|page|links|data|cursor
  *
  * @param rows - the number of rows in the answer
  */
-export function pagingHint(body: unknown, headers: Headers, rows: number): string | undefined {
+function pagingHint(body: unknown, headers: Headers, rows: number): string | undefined {
   if (/rel\s*=\s*"?[^",;]*\bnext\b/i.test(headers.get("link") ?? "")) return "the Link header";
   const found = [...fieldsOf(body), ...headersOf(headers)].map(
     ([name, value, shown]) => [signOf(name, value, rows), shown] as const,

@@ -56,7 +56,7 @@ export async function soonest(
   return { events: byDueTime(kept).slice(0, most), total, hasMore };
 }
 
-export function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
+function byDueTime(events: readonly StoredEvent[]): StoredEvent[] {
   return [...events].sort((one, other) => Number(one.dueAt) - Number(other.dueAt));
 }
 

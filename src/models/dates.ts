@@ -201,7 +201,7 @@ export function isoTimestamp(value: unknown): string | undefined {
  * Reads a time in ISO 8601 with {@link parseTimestamp}. Also reads seconds or ms since 1970, as a number or as text.
  * Numbers below 1e11 are seconds.
  */
-export function readTimestamp(value: unknown): Date | undefined {
+function readTimestamp(value: unknown): Date | undefined {
   const text = typeof value === "string" ? value.trim() : "";
   const number = /^\d{9,}(\.\d+)?$/.test(text) ? Number(text) : value;
   if (typeof number !== "number") return parseTimestamp(text);
@@ -239,7 +239,7 @@ export function parseTimestamp(text: string): Date | undefined {
 }
 
 /** Whether the calendar has this day. */
-export function isDay(year: number, month: number, day: number): boolean {
+function isDay(year: number, month: number, day: number): boolean {
   if (month >= 1 && month <= 12 && day >= 1 && day <= 28) return true;
   const date = new Date(0);
   date.setUTCFullYear(year, month - 1, day);

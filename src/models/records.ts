@@ -7,7 +7,7 @@ import { isTopic } from "./topics.ts";
 // The schemas here avoid `z.number` and `z.record`, because each of them adds 1 kB (gzipped) to every bundle.
 
 /** The schema of an integer. It converts a string of digits to a number. */
-export const integer = z
+const integer = z
   .custom((value) => toInteger(value) !== undefined, { error: ({ input }) => problemWithId(input) })
   .transform((value) => toInteger(value) as number)
   .meta({ type: ["number", "string"] });

@@ -19,8 +19,6 @@ import { type FetchContext, fetchWith, type ReceiveContext } from "./request-con
 import type { ReadyReport } from "./strays.ts";
 import { type RecordTimers, recordTimers } from "./timers.ts";
 
-export type { AvailableHealth, Health, UnavailableHealth } from "./health.ts";
-
 /**
  * The handler that {@link createWebhookHandler} makes. For node:http and Express, pass it to `toNodeHandler` of
  * `stayhook/node`. Other adapters are `toFastifyPlugin` of `stayhook/fastify`, `toKoaMiddleware` of `stayhook/koa`

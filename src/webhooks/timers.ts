@@ -194,10 +194,7 @@ export function timerEvent(
 }
 
 /** Returns all timers of a record, also those that have fired. */
-export async function timersOf(
-  store: Pick<EventStore<unknown>, "list">,
-  ref: string,
-): Promise<StoredEvent[]> {
+async function timersOf(store: Pick<EventStore<unknown>, "list">, ref: string): Promise<StoredEvent[]> {
   const timers: StoredEvent[] = [];
   for (;;) {
     const page = await store.list({ ref, source: "timer", limit: PAGE, after: timers.at(-1)?.eventId });

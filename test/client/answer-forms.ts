@@ -15,7 +15,7 @@ export const kinds = fc.constantFrom<Kind>("booking", "listing", "config");
 export const identities = { booking: "bookingCode", listing: "listingId", config: "isActive" } as const;
 
 /** The dates 2026-07-01 to 2026-07-04, in each form that a platform may send. */
-export const dates = fc.constantFrom<[unknown, unknown]>(
+const dates = fc.constantFrom<[unknown, unknown]>(
   ["2026-07-01", "2026-07-04"],
   ["2026/07/01", "2026/07/04"],
   ["20260701", "20260704"],
@@ -24,11 +24,7 @@ export const dates = fc.constantFrom<[unknown, unknown]>(
   [1782864000000, 1783123200000],
   ["1782864000", "1783123200000"],
 );
-export const noDates = fc.constantFrom<[unknown, unknown]>(
-  [null, null],
-  [undefined, undefined],
-  ["soon", {}],
-);
+const noDates = fc.constantFrom<[unknown, unknown]>([null, null], [undefined, undefined], ["soon", {}]);
 
 /** Fields beside the record. The client must not mistake them for an envelope. */
 const furtherFields = fc.subarray([

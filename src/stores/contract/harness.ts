@@ -9,7 +9,7 @@ import type { ClaimedEvent, NewEvent, StoredEvent } from "../stored-event.ts";
 export const LONG = 60_000;
 
 /** How long a case polls before it fails, in units. A correct store needs few units, except on a busy machine. */
-export const PATIENCE = 200;
+const PATIENCE = 200;
 
 /** The tolerance in ms when a case compares times of two clocks. The store's clock may count in whole ms. */
 const CLOCK = 5;

@@ -17,7 +17,7 @@ export function documentKey(kind: "record" | "id" | "meta", key: string): string
 }
 
 /** Returns the key of a record from the key of its document. */
-export function keyOfRecord(key: string): string {
+function keyOfRecord(key: string): string {
   return JSON.parse(key.slice("record ".length)) as string;
 }
 

@@ -216,7 +216,7 @@ function workerIn(fields: ReadonlyMap<string, string>, index: number): string | 
 }
 
 /** Packs a text that may be `null`, which becomes an empty text. */
-export function packText(text: string | null): string {
+function packText(text: string | null): string {
   return text === null ? "" : `=${toText(text)}`;
 }
 

@@ -37,7 +37,7 @@ export type Verify = (request: VerifyRequest) => boolean | Promise<boolean>;
 const WEAKNESS = Symbol.for("stayhook.weakness");
 
 /** Marks a `verify` that is easy to bypass. The handler logs `weakness` as a warning. */
-export function withWeakness(verify: Verify, weakness: string): Verify {
+function withWeakness(verify: Verify, weakness: string): Verify {
   return Object.defineProperty(verify, WEAKNESS, { value: weakness });
 }
 

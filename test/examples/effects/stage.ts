@@ -11,7 +11,7 @@ export const ZONE = "Europe/Lisbon";
 /** Each row has a hundred houses of its own. */
 const HOUSES = 100;
 
-export const dayOf = (n: number) => new Date(EPOCH + n * DAY).toISOString().slice(0, 10);
+const dayOf = (n: number) => new Date(EPOCH + n * DAY).toISOString().slice(0, 10);
 const numberOf = (day: string) => Math.round((Date.parse(day) - EPOCH) / DAY);
 
 export interface App {

@@ -7,7 +7,7 @@ import type { Consumer } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
 
 /** The compatibility date of wrangler.jsonc and of all Workers here. */
-export const compatibilityDate = "2026-06-01";
+const compatibilityDate = "2026-06-01";
 
 export interface WorkerSource {
   /** Files and folders of this repository. The first path is the Worker. */

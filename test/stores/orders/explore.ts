@@ -1,11 +1,5 @@
 // Runs sessions in every order of their statements.
-import type { Late, Session } from "./session.ts";
-
-/** The result of one order. */
-export interface Ordered {
-  /** The session of each step, with the statement that it ran. */
-  readonly steps: readonly string[];
-}
+import type { Session } from "./session.ts";
 
 export interface Bounds {
   /** How often an order may leave a session that could go on. */
@@ -92,5 +86,3 @@ async function runOne({ sessions, isWaiting }: Play, prefix: readonly number[], 
   }
   return { steps, choices, others };
 }
-
-export type { Late };

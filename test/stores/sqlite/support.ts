@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, onTestFinished, vi } from "vitest";
-import { startProcess } from "../processes.ts";
 
 /** Returns paths for databases in a directory that is deleted after the file's tests. */
 export function createFiles() {
@@ -16,11 +15,6 @@ export function createFiles() {
       return join(directory, `${files}.db`);
     },
   };
-}
-
-/** Starts another process, from a file in this folder. */
-export function startWorker(name: string, args: object) {
-  return startProcess(join(import.meta.dirname, `${name}.ts`), args);
 }
 
 /** Stops the clock that limits a transaction. On a busy machine, the store would otherwise split a long transaction. */
