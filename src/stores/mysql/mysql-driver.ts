@@ -19,7 +19,16 @@ import {
   type TransactionOptions,
 } from "../sql/driver.ts";
 import { RollBack } from "../sql/sql-queue.ts";
-import { errnoOf, exists, isConflict, isFull, isLocked, isLost, SAVEPOINT_UNKNOWN } from "./mysql-errors.ts";
+import {
+  errnoOf,
+  exists,
+  isConflict,
+  isDeadlock,
+  isFull,
+  isLocked,
+  isLost,
+  SAVEPOINT_UNKNOWN,
+} from "./mysql-errors.ts";
 import {
   borrowedLimits,
   ISOLATION,
@@ -199,7 +208,8 @@ export class MysqlDriver implements SqlDriver {
       await session.query("ROLLBACK").catch(() => {
         throw hasWrites ? new WritesInterrupted(error) : error;
       });
-      throw error;
+      // Locks that the writes hold lead the store's own statements into deadlocks, too.
+      throw hasWrites && isDeadlock(error) ? new WriteFailed(error) : error;
     }
   }
 

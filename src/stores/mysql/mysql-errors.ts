@@ -6,8 +6,9 @@ import { RollBack } from "../sql/sql-queue.ts";
 
 /** The codes of a lock that was not free in time, or at once. */
 const LOCKED = [1205, 3572];
+const DEADLOCK = 1213;
 /** The codes of a lock, of a deadlock, and of a counter of `seq` that was locked. */
-const CONFLICTS = [...LOCKED, 1213, 1467];
+const CONFLICTS = [...LOCKED, DEADLOCK, 1467];
 /** The codes of a read-only server. After a failover, the old primary is read-only. */
 const READ_ONLY = [1290, 1792, 1836];
 /** The codes of a server or user that has all the connections that it may have. */
@@ -27,6 +28,7 @@ const hasCode = (error: unknown, codes: readonly number[]) => codes.includes(err
 export const isLocked = (error: unknown): boolean => hasCode(error, LOCKED);
 /** Whether the transaction met another one, and can be tried again. */
 export const isConflict = (error: unknown): boolean => hasCode(error, CONFLICTS);
+export const isDeadlock = (error: unknown): boolean => hasCode(error, [DEADLOCK]);
 export const exists = (error: unknown): boolean => hasCode(error, EXISTS);
 
 /** Whether no connection is free: the server allows no more, or the user's pool does not wait, which has no code. */

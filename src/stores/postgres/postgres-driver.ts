@@ -17,9 +17,9 @@ import {
 import { RollBack } from "../sql/sql-queue.ts";
 import { cancelStatement } from "./postgres-cancel.ts";
 import {
-  CONFLICTS,
   causeOf,
   hasTimedOut,
+  isConflict,
   isFull,
   isStandby,
   isUnsupportedParameter,
@@ -193,7 +193,9 @@ export class PostgresDriver implements SqlDriver {
         return result;
       } catch (error) {
         const asks = hasWrites || !mayBeBroken(error);
-        if (asks && (await this.#rollBack(session, error))) throw error;
+        // Locks that the writes hold lead the store's own statements into deadlocks, too.
+        if (asks && (await this.#rollBack(session, error)))
+          throw hasWrites && isConflict(error) ? new WriteFailed(error) : error;
         throw hasWrites ? this.#interrupted(session, error) : error;
       }
     });
@@ -313,7 +315,8 @@ export class PostgresDriver implements SqlDriver {
 
   /** @param prepares - whether the job used prepared statements. Another job may have ended that meanwhile */
   #mayRepeat(error: unknown, tries: number, prepares: boolean): boolean {
-    const state = sqlState(causeOf(error)) ?? "";
+    const cause = causeOf(error);
+    const state = sqlState(cause) ?? "";
     if (state === READ_ONLY || error instanceof StandbyError) {
       this.failovers += 1;
       return tries === 1;
@@ -322,7 +325,7 @@ export class PostgresDriver implements SqlDriver {
       this.#canPrepare = false;
       return true;
     }
-    return CONFLICTS.includes(state) && tries < TRIES;
+    return isConflict(cause) && tries < TRIES;
   }
 
   /**

@@ -10,7 +10,7 @@ const LOCKED = "55P03";
 /** SQLSTATE: the server is read-only, such as the old primary after a failover. */
 export const READ_ONLY = "25006";
 /** SQLSTATEs of serialization failures and deadlocks. PostgreSQL has rolled back. */
-export const CONFLICTS = ["40001", "40P01"];
+const CONFLICTS = ["40001", "40P01"];
 /**
  * SQLSTATEs of a prepared statement that does not exist, exists already, or has other columns after an upgrade.
  * PgBouncer in transaction mode may give each statement another connection.
@@ -46,6 +46,11 @@ export class StandbyError extends Error {
 export function isFull(error: unknown): boolean {
   const state = sqlState(error);
   return state === TOO_MANY || (state !== undefined && POOLER_FULL.test((error as Error).message));
+}
+
+/** Whether the transaction met another one, and can be tried again. */
+export function isConflict(error: unknown): boolean {
+  return CONFLICTS.includes(sqlState(error) ?? "");
 }
 
 export function isStandby(error: unknown): boolean {
