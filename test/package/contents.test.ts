@@ -48,7 +48,7 @@ test("each relative link of the packed documents, and each image, is a file in t
   expect(documents).toContain("docs/stores/sqlite.md");
   const home = join(consumer.directory, "node_modules/stayhook");
   const dead = documents.flatMap((document) => {
-    const text = readFileSync(join(home, document), "utf8").replaceAll(/```[\s\S]*?```/g, "");
+    const text = readFileSync(join(home, document), "utf8").replaceAll(/```[\s\S]*?```|`[^`\n]*`/g, "");
     return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
       .map(([, target]) => target as string)
       .filter((target) => !/^(https?:|mailto:|#)/.test(target))
