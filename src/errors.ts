@@ -13,7 +13,7 @@ export class StayhookError extends Error {
   static {
     brand(this, "StayhookError");
   }
-  // Use a literal, because minifiers rename classes and so change `constructor.name`.
+  /** The name of the class. It is a literal, because minifiers rename classes and so change `constructor.name`. */
   override name = "StayhookError";
   /** The kind of error, such as `not_found`. Each class has its own code. */
   readonly code: string = "stayhook_error";

@@ -189,7 +189,10 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
   request(
     method: HttpMethod,
     path: string,
-    options?: CustomOptions & { schema?: undefined },
+    options?: CustomOptions & {
+      /** Absent, so nothing validates the parsed JSON. */
+      schema?: undefined;
+    },
   ): ApiPromise<unknown>;
   request(
     method: HttpMethod,

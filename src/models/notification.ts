@@ -36,9 +36,13 @@ export interface WebhookNotification {
 
 // This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type NotificationSchema = ZodObject<{
+  /** The id of the event. It is the same in repeated deliveries of the event. */
   eventId: ZodString;
+  /** When the event happened, as the platform sent it. */
   timestamp: ZodOptional<ZodType<string | number | null>>;
+  /** The code of the booking that the event is about. */
   bookingCode: ZodOptional<ZodType<string | null>>;
+  /** The id of the listing that the event is about. */
   listingId: ZodOptional<ZodType<number | string | null>>;
 }>;
 

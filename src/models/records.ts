@@ -191,8 +191,11 @@ export interface WebhookConfig {
 
 // This type is written by hand. The comment on `BookingSchema` lists the reasons.
 type WebhookConfigSchema = ZodObject<{
+  /** Whether the platform sends notifications. */
   isActive: ZodBoolean;
+  /** The URL of each topic that this version knows. */
   endpoints: ZodType<Endpoints>;
+  /** The URLs of all other topics. It is absent if there are none. */
   otherEndpoints: ZodOptional<ZodType<Record<string, string | null>>>;
 }>;
 

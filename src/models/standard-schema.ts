@@ -42,7 +42,15 @@ export interface StandardIssue {
   /** The problem. */
   readonly message: string;
   /** The property names and indexes that lead to the invalid value. */
-  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+  readonly path?:
+    | readonly (
+        | PropertyKey
+        | {
+            /** The property name or index. */
+            readonly key: PropertyKey;
+          }
+      )[]
+    | undefined;
 }
 
 /** Turns the issues of a schema library into the issues of this package's errors. */

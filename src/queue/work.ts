@@ -101,6 +101,7 @@ export interface QueueOptions<Tx> {
 /** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, at least 1. */
 export type Backoff = (attempt: number) => number;
 
+/** How an attempt ended. */
 export interface AttemptResult {
   /** A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. */
   readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
@@ -194,6 +195,7 @@ export interface AttemptEndObservation extends AttemptObservation {
  * follows.
  */
 export interface StartedObservation extends AttemptObservation {
+  /** The kind of the observation. */
   readonly kind: "started";
   /** For the first attempt at a timer: the time from its `at` to the start of the attempt, ms. Otherwise `undefined`. */
   readonly lateness: number | undefined;
@@ -201,6 +203,7 @@ export interface StartedObservation extends AttemptObservation {
 
 /** An attempt ended, and the event is done. */
 export interface DoneObservation extends AttemptEndObservation {
+  /** The kind of the observation. */
   readonly kind: "done";
   /** The record's status. It is `undefined` if the attempt handled no record. */
   readonly status: string | undefined;
@@ -208,6 +211,7 @@ export interface DoneObservation extends AttemptEndObservation {
 
 /** An attempt failed, and another attempt follows. */
 export interface FailedObservation extends AttemptEndObservation {
+  /** The kind of the observation. */
   readonly kind: "failed";
   /** Why the attempt failed. */
   readonly reason: FailureReason;
@@ -219,6 +223,7 @@ export interface FailedObservation extends AttemptEndObservation {
 
 /** An attempt failed, and the event is parked until it is replayed or discarded. */
 export interface ParkedObservation extends AttemptEndObservation {
+  /** The kind of the observation. */
   readonly kind: "parked";
   /** Why the attempt failed. */
   readonly reason: FailureReason;
@@ -231,6 +236,7 @@ export interface ParkedObservation extends AttemptEndObservation {
  * try has failed.
  */
 export interface PausedObservation extends Pause {
+  /** The kind of the observation. */
   readonly kind: "paused";
   /** ms until the queue tries the platform again. */
   readonly wait: number;
@@ -240,6 +246,7 @@ export interface PausedObservation extends Pause {
 
 /** The pause has ended, because the platform answers again, or because nothing waits for it any more. */
 export interface ResumedObservation {
+  /** The kind of the observation. */
   readonly kind: "resumed";
   /** What goes on again. */
   readonly scope: PauseScope;
@@ -247,6 +254,7 @@ export interface ResumedObservation {
   readonly account?: string | undefined;
 }
 
+/** What the queue tells `observe`: the attempts and the pauses. */
 export type QueueObservation =
   | StartedObservation
   | DoneObservation

@@ -54,6 +54,7 @@ export interface ReconcileReport {
 
 /** A booking was read, or a listing was found in the list. */
 export interface CheckedObservation {
+  /** The kind of the observation. */
   readonly kind: "checked";
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
@@ -65,6 +66,7 @@ export interface CheckedObservation {
 
 /** The first pass recorded the snapshot of a listing, without a callback. */
 export interface LearnedObservation {
+  /** The kind of the observation. */
   readonly kind: "learned";
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
@@ -76,6 +78,7 @@ export interface LearnedObservation {
 
 /** The record has changed since its last handled event. The store now has an event for the change. */
 export interface ChangedObservation {
+  /** The kind of the observation. */
   readonly kind: "changed";
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
@@ -93,6 +96,7 @@ export interface ChangedObservation {
 
 /** A read failed, or `track` threw. */
 export interface ReadFailedObservation {
+  /** The kind of the observation. */
   readonly kind: "failed";
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
@@ -107,6 +111,7 @@ export interface ReadFailedObservation {
  * whose callback is `booking.gone` or `listing.gone`.
  */
 export interface GoneObservation {
+  /** The kind of the observation. */
   readonly kind: "gone";
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
@@ -121,11 +126,13 @@ export interface GoneObservation {
  * an observation of its own, with `accounts`.
  */
 export interface PassObservation extends ReconcileReport {
+  /** The kind of the observation. */
   readonly kind: "pass";
 }
 
 /** A scheduled pass failed because the store or the option `accounts` failed. The reconciler tries again. */
 export interface PassFailedObservation {
+  /** The kind of the observation. */
   readonly kind: "error";
   /** The account whose pass failed. It is `undefined` if the failure is about all accounts. */
   readonly account?: string | undefined;

@@ -18,6 +18,7 @@ declare const synchronous: unique symbol;
 
 /** Marks a transaction whose writes must be synchronous. The property exists only in the type. */
 export interface SynchronousTransaction {
+  /** Absent at run time. */
   readonly [synchronous]?: true;
 }
 

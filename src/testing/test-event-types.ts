@@ -130,7 +130,10 @@ type StatusInType<T> = T extends `${string}.${infer S}`
     : S
   : never;
 
-type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & { status?: S | undefined };
+type GivenRecord<R, S extends string> = Partial<Omit<R, "status">> & {
+  /** Default: the status that the event type names. */
+  status?: S | undefined;
+};
 
 /** Refuses the fields of `G` that differ from a field of `R` only in the case of their letters, and names that field. */
 type Misspelt<G, R> = {

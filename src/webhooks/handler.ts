@@ -170,7 +170,10 @@ export function createWebhookHandler<
   FL extends string = never,
   A extends AccountFrom | undefined = AccountFrom | undefined,
 >(
-  options: WebhookHandlerOptions<B, L, Tx, FB, FL, A> & { readonly store: S },
+  options: WebhookHandlerOptions<B, L, Tx, FB, FL, A> & {
+    /** Records the events, or forwards the notifications. */
+    readonly store: S;
+  },
 ): [S] extends [IntakeStore]
   ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>>
   : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> {

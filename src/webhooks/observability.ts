@@ -14,6 +14,7 @@ export type Observation = ReceiveObservation | QueueObservation | SilentObservat
 
 /** Reports that no notification has arrived for `silentAfter` ms. */
 export interface SilentObservation {
+  /** The kind of the observation. */
   readonly kind: "silent";
   /** When the newest notification was recorded. It is `undefined` if there has never been a notification. */
   readonly lastReceivedAt: Date | undefined;
@@ -21,6 +22,7 @@ export interface SilentObservation {
 
 /** Reports that the platform's webhook configuration is inactive or missing, or has an unexpected endpoint. */
 export interface DriftObservation {
+  /** The kind of the observation. */
   readonly kind: "drift";
   /** The account of the configuration, in a handler with `accountFrom`. */
   readonly account?: string | undefined;
@@ -32,6 +34,7 @@ export interface DriftObservation {
 
 /** Reports a change whose notification never arrived. The reconciler has added an event for the change. */
 export interface MissedObservation {
+  /** The kind of the observation. */
   readonly kind: "missed";
   /** `booking:<code>` or `listing:<id>`. */
   readonly ref: string;

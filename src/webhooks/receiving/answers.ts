@@ -209,6 +209,7 @@ function beginningOf(body: string | Uint8Array): string {
 
 /** Reports a notification. `received`: the store recorded its event. `duplicate`: the store already had this id. */
 export interface ReceivedObservation {
+  /** The kind of the observation. */
   readonly kind: "received" | "duplicate";
   /** The id of the event in lower case. */
   readonly eventId: string;
@@ -222,6 +223,7 @@ export interface ReceivedObservation {
 
 /** Reports a request whose body is not a valid notification. */
 export interface InvalidObservation {
+  /** The kind of the observation. */
   readonly kind: "invalid";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
@@ -235,6 +237,7 @@ export interface InvalidObservation {
 
 /** Reports a refused request. */
 export interface RefusedObservation {
+  /** The kind of the observation. */
   readonly kind: "refused";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
   readonly topic: string | null;
