@@ -1,7 +1,7 @@
 // Follows a store: yields the events that arrive, and the events whose state changes.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { eachEvent } from "../console/event-pages.ts";
+import { eachEvent, lastAttempt, readEvents } from "../console/event-pages.ts";
 import { errorText } from "../error-text.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
@@ -17,8 +17,6 @@ const POLL_INTERVAL = 500;
 const WATCHED = 200;
 /** The largest number of events of one state that each read gets. */
 const MOST_OPEN = 10_000;
-/** How many events are read at once, of those that are in none of the lists any more. */
-const AT_ONCE = 20;
 /** The largest number of events to remember. A command that runs for weeks would otherwise fill its memory. */
 const REMEMBERED = 100_000;
 /** The states that an event leaves. */
@@ -134,11 +132,7 @@ class Watch {
       }
     }
     const left = [...this.#open].filter((eventId) => !open.has(eventId));
-    for (let at = 0; at < left.length && !this.#signal.aborted; at += AT_ONCE) {
-      const some = left.slice(at, at + AT_ONCE);
-      const events = await Promise.all(some.map((eventId) => this.#store.get(eventId)));
-      found.push(...events.filter((event) => event !== undefined));
-    }
+    found.push(...(await readEvents(this.#store, left, this.#signal)));
     this.#open = open;
     // An event that has arrived since the last read is left to `arrived`, which knows that the event is new.
     const isKnown = ({ eventId, receivedAt }: StoredEvent) =>
@@ -163,8 +157,6 @@ class Watch {
     return found;
   }
 }
-
-const lastAttempt = ({ history }: StoredEvent): number => history.at(-1)?.at.getTime() ?? 0;
 
 function isSame(one: StoredEvent, other: StoredEvent): boolean {
   return (

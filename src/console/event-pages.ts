@@ -24,6 +24,34 @@ export async function* eachEvent(
   } while (after !== undefined);
 }
 
+/** How many calls of the store run at once. */
+const AT_ONCE = 20;
+
+/** Calls a function for each item, some at once. Resolves to the results, or to the first of them if the signal aborts. */
+export async function forEach<T, R>(
+  items: readonly T[],
+  call: (item: T) => Promise<R>,
+  signal?: AbortSignal,
+): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length && !signal?.aborted; at += AT_ONCE)
+    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(call))));
+  return results;
+}
+
+/** Reads the events with these ids, as {@link forEach} does. Leaves out those that are not there any more. */
+export async function readEvents(
+  store: Pick<EventStore<unknown>, "get">,
+  ids: readonly string[],
+  signal?: AbortSignal,
+): Promise<StoredEvent[]> {
+  const events = await forEach(ids, (eventId) => store.get(eventId), signal);
+  return events.filter((event) => event !== undefined);
+}
+
+/** The time at which the last attempt at an event ended, ms since 1970. 0 if none has. */
+export const lastAttempt = ({ history }: StoredEvent): number => history.at(-1)?.at.getTime() ?? 0;
+
 /** The events that are due first, as {@link soonest} found them. */
 export interface Soonest {
   /** The event that is due first comes first. */

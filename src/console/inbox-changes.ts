@@ -1,6 +1,6 @@
 import { type Change, type EventState, eventStates, statesOf } from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { countEvents } from "./event-pages.ts";
+import { countEvents, readEvents } from "./event-pages.ts";
 import { inWords, queryOf, selectionOf } from "./filter-form.ts";
 import { eventsOf, withoutFlash } from "./flash.ts";
 import { type Html, hiddenFields, html } from "./html.ts";
@@ -113,11 +113,11 @@ async function confirmRunNow(
   { csrf }: Visit,
 ): Promise<View | undefined> {
   if (form.has("confirmed")) return undefined;
-  const toCome: StoredEvent[] = [];
-  for (const { eventId } of chosen) {
-    const event = await store.get(eventId);
-    if (event && isToCome(event)) toCome.push(event);
-  }
+  const events = await readEvents(
+    store,
+    chosen.map(({ eventId }) => eventId),
+  );
+  const toCome = events.filter(isToCome);
   if (toCome.length === 0) return undefined;
   const others = chosen.length - toCome.length;
   const question = runNowWords(toCome.length, areTimers(toCome));
@@ -202,17 +202,12 @@ async function changeAll(
 
 /** The chosen events that a replay would change: those that are in the state in which the page showed them. */
 async function readAll(store: Store, chosen: readonly Chosen[]): Promise<StoredEvent[]> {
-  const found: StoredEvent[] = [];
-  for (const { eventId, state } of chosen) {
-    const event = await store.get(eventId);
-    if (
-      event &&
-      statesOf("replay", { eventId }).includes(event.state) &&
-      (state ?? event.state) === event.state
-    )
-      found.push(event);
-  }
-  return found;
+  const shown = new Map(chosen.map(({ eventId, state }) => [eventId, state]));
+  const events = await readEvents(store, [...shown.keys()]);
+  return events.filter(
+    ({ eventId, state }) =>
+      statesOf("replay", { eventId }).includes(state) && (shown.get(eventId) ?? state) === state,
+  );
 }
 
 async function erase(store: Store, ref: string, query: URLSearchParams): Promise<View | GoTo> {

@@ -4,7 +4,7 @@ import type { EventFilter } from "../stores/event-filter.ts";
 import { type Change, choosableStates, type EventState } from "../stores/event-states.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { placesOf, touchedBy } from "./causes.ts";
-import { countEvents } from "./event-pages.ts";
+import { countEvents, forEach } from "./event-pages.ts";
 import type { Store } from "./inbox-parts.ts";
 import { isNarrowed, type Selection, search } from "./selection.ts";
 
@@ -21,22 +21,14 @@ export async function changeable(store: Store, change: Change, selection: Select
   return { events: events.filter(({ state }) => states.includes(state)), cutAfter };
 }
 
-/** How many events are changed at once. */
-const AT_ONCE = 20;
-
 /** Changes events one by one, because a store cannot choose events by their error. */
 export async function changeEach(
   store: Store,
   change: Change,
   events: readonly StoredEvent[],
 ): Promise<number> {
-  let changed = 0;
-  for (let at = 0; at < events.length; at += AT_ONCE) {
-    const some = events.slice(at, at + AT_ONCE);
-    const counts = await Promise.all(some.map(({ eventId, state }) => store[change]({ eventId, state })));
-    for (const count of counts) changed += count;
-  }
-  return changed;
+  const counts = await forEach(events, ({ eventId, state }) => store[change]({ eventId, state }));
+  return counts.reduce((sum, count) => sum + count, 0);
 }
 
 /** The events that would change. */

@@ -8,7 +8,7 @@ import { eventsOf, withoutFlash } from "./flash.ts";
 import { randomHex } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";
 import { ofVisit } from "./links.ts";
-import { ReplayOutcome, SILENCE } from "./replay-outcome.ts";
+import { ReplayOutcome } from "./replay-outcome.ts";
 
 type Store = EventStore<unknown>;
 
@@ -49,10 +49,9 @@ export class Replays {
     const replay = this.#known.get(query.get("run") ?? "");
     if (!replay) return undefined;
     const { outcome, total } = replay;
-    const { done, failed, waiting } = await outcome.look();
+    const { done, failed, waiting, isSilent } = await outcome.look();
     const link = (state: string) =>
       html`<a href="?${new URLSearchParams([["state", state], ...ofVisit(query)])}">${state}</a>`;
-    const isSilent = waiting > 0 && outcome.silentFor >= SILENCE;
     const tone = (failed > 0 || isSilent) && "wait";
     const others = withoutFlash(query);
     others.delete("run");

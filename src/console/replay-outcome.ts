@@ -2,15 +2,14 @@
 
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
+import { lastAttempt, readEvents } from "./event-pages.ts";
 
 type Store = Pick<EventStore<unknown>, "get">;
 
 /** An outcome is told of at most this many events. */
 export const MOST_FOLLOWED = 10_000;
-/** How many events are read at once. */
-const AT_ONCE = 20;
 /** How long nothing may happen, ms, until it is said that no process has claimed anything. */
-export const SILENCE = 3 * 60_000;
+const SILENCE = 3 * 60_000;
 
 /** How many events of a replay have ended in each way. */
 export interface Counted {
@@ -18,15 +17,15 @@ export interface Counted {
   /** Events whose first attempt since the replay failed. They may be tried again. */
   readonly failed: number;
   readonly waiting: number;
+  /** Whether events wait, and none has been claimed for 3 minutes. */
+  readonly isSilent: boolean;
 }
-
-const lastAttempt = ({ history }: Pick<StoredEvent, "history">): number => history.at(-1)?.at.getTime() ?? 0;
 
 /** Follows the events of one replay. */
 export class ReplayOutcome {
   readonly #store: Store;
-  /** The time of the last attempt before the replay, by the id of each event that still waits. */
-  readonly #waiting: Map<string, number>;
+  /** The events that still wait, by their ids, as they were before the replay. */
+  readonly #waiting: Map<string, StoredEvent>;
   #done = 0;
   #failed = 0;
   #movedAt = performance.now();
@@ -34,44 +33,28 @@ export class ReplayOutcome {
   /** @param events - the events as they were before the replay */
   constructor(store: Store, events: readonly StoredEvent[]) {
     this.#store = store;
-    this.#waiting = new Map(events.map((event) => [event.eventId, lastAttempt(event)]));
+    this.#waiting = new Map(events.map((event) => [event.eventId, event]));
   }
 
   /** Reads the events that still wait. */
   async look(): Promise<Counted> {
-    const ids = [...this.#waiting.keys()];
-    for (let at = 0; at < ids.length; at += AT_ONCE) {
-      const some = ids.slice(at, at + AT_ONCE);
-      const events = await Promise.all(some.map((eventId) => this.#store.get(eventId)));
-      for (const [index, event] of events.entries()) this.#note(some[index]!, event);
-    }
-    return this.counted;
+    const events = await readEvents(this.#store, [...this.#waiting.keys()]);
+    const found = new Map(events.map((event) => [event.eventId, event]));
+    for (const before of this.#waiting.values()) this.#note(before, found.get(before.eventId));
+    const isSilent = this.#waiting.size > 0 && performance.now() - this.#movedAt >= SILENCE;
+    return { done: this.#done, failed: this.#failed, waiting: this.#waiting.size, isSilent };
   }
 
-  get counted(): Counted {
-    return { done: this.#done, failed: this.#failed, waiting: this.#waiting.size };
-  }
-
-  /** How long no event of the replay has been claimed, ms. */
-  get silentFor(): number {
-    return performance.now() - this.#movedAt;
-  }
-
-  #note(eventId: string, event: StoredEvent | undefined): void {
-    const before = this.#waiting.get(eventId) ?? 0;
+  #note(before: StoredEvent, event: StoredEvent | undefined): void {
     if (event?.state === "processing") this.#movedAt = performance.now();
     // An event that was deleted meanwhile was done before.
     const isDone = event === undefined || event.state === "done";
-    const hasFailed = event !== undefined && failedSince(event, before);
-    if (!isDone && !hasFailed) return;
+    if (!isDone && !(isFailed(event) && lastAttempt(event) > lastAttempt(before))) return;
     this.#movedAt = performance.now();
-    this.#waiting.delete(eventId);
+    this.#waiting.delete(before.eventId);
     if (isDone) this.#done += 1;
     else this.#failed += 1;
   }
 }
 
-function failedSince(event: StoredEvent, before: number): boolean {
-  const { state } = event;
-  return (state === "parked" || state === "retrying") && lastAttempt(event) > before;
-}
+const isFailed = ({ state }: StoredEvent): boolean => state === "parked" || state === "retrying";

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { countEvents, eachEvent } from "../../../console/event-pages.ts";
-import { type Counted, MOST_FOLLOWED, ReplayOutcome, SILENCE } from "../../../console/replay-outcome.ts";
+import { type Counted, MOST_FOLLOWED, ReplayOutcome } from "../../../console/replay-outcome.ts";
 import {
   areTimers,
   isToCome,
@@ -122,16 +122,17 @@ async function waitForOutcome(
   const said = ({ done, failed, waiting }: Counted) =>
     `${replayed} replayed: ${done} done, ${failed} failed again, ${waiting} waiting`;
   let counted = await outcome.look();
-  while (counted.waiting > 0 && outcome.silentFor < SILENCE) {
+  while (counted.waiting > 0 && !counted.isSilent) {
     const wipe = out.progress(said(counted));
     await sleep(LOOK_INTERVAL, undefined, { signal }).finally(wipe);
     counted = await outcome.look();
   }
-  if (counted.waiting > 0)
+  const { isSilent, ...result } = counted;
+  if (isSilent)
     out.warn(
       "No process has claimed anything for 3 minutes. Does the app run, and does it reach the platform?",
     );
-  out.result({ replayed, ...counted }, () => said(counted));
+  out.result({ replayed, ...result }, () => said(counted));
   return counted.failed + counted.waiting > 0 ? 1 : 0;
 }
 
