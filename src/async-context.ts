@@ -1,7 +1,7 @@
 // Async contexts, such as those of `AsyncLocalStorage`. Timers, and work that outlives its caller, must not run in the
 // context of a request: users keep the request's user, trace and error report there.
 
-import { shared } from "./shared.ts";
+import { shared } from "./copies.ts";
 
 /** Runs a function in an async context, and returns its result. */
 export type RunInContext = <T>(run: () => T) => T;

@@ -1,6 +1,6 @@
 // The time, which a sandbox of this process can move ahead.
 
-import { shared } from "./shared.ts";
+import { shared } from "./copies.ts";
 
 /** The offsets of the sandboxes that run in this process, ms. */
 interface Offsets {

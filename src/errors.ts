@@ -1,4 +1,4 @@
-import { brand } from "./shared.ts";
+import { brand } from "./copies.ts";
 
 /** One problem with a value. */
 export interface Issue {

@@ -29,11 +29,11 @@ export interface Adopted {
  */
 export async function adoptInto(store: Store, account: string): Promise<Adopted> {
   const refs = new Set<string>();
-  const alone: string[] = [];
+  const withoutRecord: string[] = [];
   for await (const { ref } of store.snapshots()) if (splitKey(ref).account === undefined) refs.add(ref);
   for await (const event of eachEvent(store, {})) {
     if (accountOf(event) !== undefined) continue;
-    if (event.ref === null) alone.push(event.eventId);
+    if (event.ref === null) withoutRecord.push(event.eventId);
     else refs.add(event.ref);
   }
   let [events, snapshots, processing] = [0, 0, 0];
@@ -43,7 +43,7 @@ export async function adoptInto(store: Store, account: string): Promise<Adopted>
     snapshots += moved?.snapshots ?? 0;
     if (!moved) processing += 1;
   }
-  for (const eventId of alone.reverse()) {
+  for (const eventId of withoutRecord.reverse()) {
     const moved = await moveAlone(store, account, eventId);
     if (moved === "new") events += 1;
     if (moved === "held") processing += 1;

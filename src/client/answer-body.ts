@@ -25,7 +25,7 @@ export interface Model<T> {
   readonly name: string;
   readonly schema: StandardSchema<T>;
   /** Whether the user's own schema makes the record. It may leave out fields that the handler compares. */
-  readonly isOwn: boolean;
+  readonly isCustom: boolean;
   /** The fields that every record has. The first field identifies the record. */
   readonly required: readonly [string, ...string[]];
   /** Returns the names of the fields whose values have an unexpected type. */
@@ -104,7 +104,7 @@ export class Readers {
       const part = findRecord(value, model.required);
       const failure = failureOfWrite(value, part.whole ? part.value : undefined);
       if (failure) throw answer.failed(failure);
-      if (part.rivals.length > 0) return undefined;
+      if (part.alternatives.length > 0) return undefined;
       const result = await validate(model.schema, part, answer);
       return "issues" in result ? undefined : this.#warnOfUnexpected(result.value, model);
     };
@@ -122,7 +122,7 @@ export class Readers {
         : failureIn(body, "unclear");
       if (failure) throw answer.failed(failure);
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);
-      if (list.rivals.length > 0) throw answer.invalid(rivalry("list", list));
+      if (list.alternatives.length > 0) throw answer.invalid(ambiguity("list", list));
       const rows: T[] = [];
       const issues: Issue[] = [];
       let read = 0;
@@ -143,7 +143,7 @@ export class Readers {
   ): Promise<T> {
     const failure = part.whole ? undefined : failureIn(answer.body.value, "unclear");
     if (failure) throw answer.failed(failure);
-    if (part.rivals.length > 0) throw answer.invalid(rivalry("record", part));
+    if (part.alternatives.length > 0) throw answer.invalid(ambiguity("record", part));
     let result = await validate(model.schema, part, answer);
     const value = "issues" in result ? withTextCode(part.value) : part.value;
     // The platform may send a code of digits as a number, which most models refuse.
@@ -154,7 +154,7 @@ export class Readers {
 
   /** @param value - the part of the answer of which the schema made the record */
   #made<T>(record: T, model: Model<T>, value: unknown): T {
-    if (model.isOwn) rememberAsSent(record, value);
+    if (model.isCustom) rememberAsSent(record, value);
     return this.#warnOfUnexpected(record, model);
   }
 
@@ -212,7 +212,7 @@ async function validate<T>(
   return { issues: toIssues(result.issues).map((issue) => ({ ...issue, path: [...path, ...issue.path] })) };
 }
 
-function rivalry(name: string, { path, rivals }: Found): Issue[] {
-  const message = `is one of ${rivals.length + 1} parts that look like the ${name}, and they differ`;
-  return [{ path }, ...rivals].map((part) => ({ path: part.path, message }));
+function ambiguity(name: string, { path, alternatives }: Found): Issue[] {
+  const message = `is one of ${alternatives.length + 1} parts that look like the ${name}, and they differ`;
+  return [{ path }, ...alternatives].map((part) => ({ path: part.path, message }));
 }

@@ -20,7 +20,7 @@ export interface Exchange {
 }
 
 /** The request that an answer belongs to. */
-export interface Asked {
+export interface SentRequest {
   readonly method: string;
   /** The path below the base URL. */
   readonly path: string;
@@ -44,22 +44,22 @@ export class Answer implements Exchange {
    * not say that there is no record.
    */
   readonly cutOff: ConnectionError | undefined;
-  readonly #asked: Asked;
+  readonly #request: SentRequest;
 
   /** @throws APIError if the status is not 2xx. If `mayBeMissing` is set, 404 and 410 do not throw */
-  constructor({ response, body }: Exchange, asked: Asked, mayBeMissing: boolean) {
+  constructor({ response, body }: Exchange, request: SentRequest, mayBeMissing: boolean) {
     const { status } = response;
     this.response = response;
     this.body = body;
     this.mayBeMissing = mayBeMissing;
     this.missing = mayBeMissing && (status === 404 || status === 410);
-    this.#asked = asked;
+    this.#request = request;
     if (!this.missing && (status < 200 || status > 299))
       throw APIError.of(this.#errorInit(describeRedirect(response)));
-    const isRead = asked.method === "GET" && !this.missing && status !== 204;
+    const isRead = request.method === "GET" && !this.missing && status !== 204;
     if (isRead && body.kind === "empty")
       this.cutOff = new ConnectionError(
-        `GET ${shorten(asked.path)} was answered with ${status} and an empty body, which was probably cut off on its way.`,
+        `GET ${shorten(request.path)} was answered with ${status} and an empty body, which was probably cut off on its way.`,
       );
   }
 
@@ -68,7 +68,7 @@ export class Answer implements Exchange {
     issues: readonly Issue[],
     options: { readonly cause?: unknown; readonly valid?: readonly unknown[] } = {},
   ): ResponseValidationError {
-    const { method, path } = this.#asked;
+    const { method, path } = this.#request;
     const redact = this.#redactor();
     const whole = this.#problem(redact);
     return new ResponseValidationError(
@@ -83,7 +83,7 @@ export class Answer implements Exchange {
   #problem(redact: Redactor): string | undefined {
     const { value, kind } = this.body;
     if (kind === "cut")
-      return `the body is longer than ${this.#asked.maxResponseBytes} bytes. Set the client's option \`maxResponseBytes\``;
+      return `the body is longer than ${this.#request.maxResponseBytes} bytes. Set the client's option \`maxResponseBytes\``;
     return kind === "text"
       ? `is not JSON: ${redact
           .text(value as string)
@@ -112,7 +112,7 @@ export class Answer implements Exchange {
 
   /** Removes the secrets of the call, and those of the answer itself. */
   #redactor(): Redactor {
-    const { secrets, secretsInAnswer } = this.#asked;
+    const { secrets, secretsInAnswer } = this.#request;
     if (!secretsInAnswer) return redactor(secrets);
     const { value, long } = this.body;
     const body = long ?? (typeof value === "string" ? value : (JSON.stringify(value) ?? ""));
@@ -126,7 +126,7 @@ export class Answer implements Exchange {
   }
 
   #errorInit(detail = messageIn(this.body.value)): APIErrorInit {
-    const { method, path } = this.#asked;
+    const { method, path } = this.#request;
     const redact = this.#redactor();
     return {
       status: this.response.status,

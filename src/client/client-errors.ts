@@ -1,5 +1,5 @@
+import { brand } from "../copies.ts";
 import { describeIssue, type Issue, StayhookError } from "../errors.ts";
-import { brand } from "../shared.ts";
 
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 

@@ -1,5 +1,6 @@
 import * as z from "zod";
 import { checkAccount } from "../account.ts";
+import { brand } from "../copies.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { toId } from "../models/ids.ts";
 import {
@@ -11,7 +12,6 @@ import {
 } from "../models/records.ts";
 import { isSchema, type StandardSchema } from "../models/standard-schema.ts";
 import { check, option, optionsObject } from "../options.ts";
-import { brand } from "../shared.ts";
 import { type Model, parseWith, Readers, rawJson } from "./answer-body.ts";
 import { type ApiPromise, callEndpoint } from "./api-promise.ts";
 import {
@@ -251,7 +251,7 @@ function bookingsResource<B extends Booking>(
     name: "booking",
     // The cast is safe: if the user gives no schema, `B` is `Booking`.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
-    isOwn: schema !== undefined,
+    isCustom: schema !== undefined,
     required: ["bookingCode", "status"],
     unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
   };
@@ -297,7 +297,7 @@ function listingsResource<L extends Listing>(
   const model: Model<L> = {
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
-    isOwn: schema !== undefined,
+    isCustom: schema !== undefined,
     required: ["listingId", "status"],
     unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
   };

@@ -39,7 +39,7 @@ export interface WireConfig {
 export type Urls = Readonly<Record<string, string | null | undefined>>;
 
 /** The configuration that `ensure` was asked for: `isActive` and the URLs by topic, with `null` for a topic to remove. */
-export interface Asked {
+export interface WantedConfig {
   readonly isActive: boolean;
   readonly urls: Urls;
 }
@@ -51,7 +51,7 @@ export function checkConfig(config: ConfigInput, baseUrl: URL): WireConfig {
 }
 
 /** @throws InvalidArgumentError naming each field that is wrong */
-export function checkEnsureInput(input: EnsureInput, baseUrl: URL): Asked {
+export function checkEnsureInput(input: EnsureInput, baseUrl: URL): WantedConfig {
   const isShared = typeof Object(input).endpoints === "string";
   const shape = {
     isActive: isActiveSchema().optional(),

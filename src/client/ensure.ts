@@ -6,7 +6,7 @@ import type { WebhookConfig } from "../models/records.ts";
 import type { Answer } from "./answer.ts";
 import type { Reader } from "./api-promise.ts";
 import { APIError, ConnectionError, NotFoundError } from "./client-errors.ts";
-import { type Asked, setUrls, type Urls, type WireConfig } from "./config-input.ts";
+import { setUrls, type Urls, type WantedConfig, type WireConfig } from "./config-input.ts";
 import { secretsIn } from "./endpoint-secrets.ts";
 import { maskedUrl, parseUrl } from "./urls.ts";
 
@@ -21,7 +21,7 @@ export interface Ensured {
 }
 
 interface EnsureOptions {
-  readonly asked: Asked;
+  readonly wanted: WantedConfig;
   /** Reads the configuration. No error shows `secrets`, which later calls may add to. */
   readonly read: <T>(reader: Reader<T>, secrets: Iterable<string>) => Promise<T>;
   readonly write: (method: "POST" | "PUT", body: WireConfig, secrets: Iterable<string>) => Promise<unknown>;
@@ -33,15 +33,15 @@ interface EnsureOptions {
 
 /** One call of `ensure`. */
 export class Ensure {
-  readonly #asked: Asked;
+  readonly #wanted: WantedConfig;
   readonly #options: EnsureOptions;
   /** The secrets of all URLs that this call has sent or read. */
   readonly #secrets: Set<string>;
 
   constructor(options: EnsureOptions) {
-    this.#asked = options.asked;
+    this.#wanted = options.wanted;
     this.#options = options;
-    this.#secrets = new Set(secretsIn({ endpoints: options.asked.urls }));
+    this.#secrets = new Set(secretsIn({ endpoints: options.wanted.urls }));
   }
 
   async run(): Promise<Ensured> {
@@ -51,7 +51,7 @@ export class Ensure {
 
   async #create(): Promise<Ensured> {
     try {
-      return await this.#send("created", setUrls(this.#asked.urls));
+      return await this.#send("created", setUrls(this.#wanted.urls));
     } catch (error) {
       // The statuses 400, 409 and 422 may mean that another machine has created the configuration first.
       if (!(error instanceof APIError) || ![400, 409, 422].includes(error.status)) throw error;
@@ -62,7 +62,7 @@ export class Ensure {
   }
 
   async #update(found: WebhookConfig): Promise<Ensured> {
-    const { isActive, urls } = this.#asked;
+    const { isActive, urls } = this.#wanted;
     const before = setUrls({ ...found.endpoints, ...found.otherEndpoints });
     const endpoints = setUrls({ ...before, ...urls });
     if (isActive === found.isActive && haveSameUrls(endpoints, before))
@@ -85,7 +85,7 @@ export class Ensure {
   /** Writes the configuration, and reads it back: the answer to a write may repeat the request, whatever the platform keeps. */
   async #send(action: "created" | "updated", endpoints: WireConfig["endpoints"]): Promise<Ensured> {
     const { write, signal } = this.#options;
-    const body = { isActive: this.#asked.isActive, endpoints };
+    const body = { isActive: this.#wanted.isActive, endpoints };
     const lost = await write(action === "created" ? "POST" : "PUT", body, this.#secrets).then(
       () => undefined,
       lostAnswer,
@@ -110,7 +110,7 @@ export class Ensure {
       const config = await this.#certain(answer);
       if (!config)
         return answer.notFound("ensure() wrote the webhook configuration, but the platform does not have it");
-      const issues = differences(this.#asked, config);
+      const issues = differences(this.#wanted, config);
       return issues.length === 0 ? config : answer.invalid(issues);
     }, this.#secrets);
   }
@@ -137,7 +137,7 @@ function lostAnswer(error: unknown): StayhookError {
 }
 
 /** Returns an issue for each part of the platform's configuration that is not as `ensure` asked. */
-function differences({ isActive, urls }: Asked, config: WebhookConfig): Issue[] {
+function differences({ isActive, urls }: WantedConfig, config: WebhookConfig): Issue[] {
   const issue = (path: string[], asked: unknown, has: unknown): Issue => ({
     path,
     message: `ensure() asked for ${asked}, but the platform has ${has}`,

@@ -2,12 +2,12 @@
 
 import { errorText } from "../error-text.ts";
 import { StayhookError } from "../errors.ts";
-import type { Asked } from "./answer.ts";
+import type { SentRequest } from "./answer.ts";
 import { AbortError, ConnectionError, ConnectionTimeoutError, shorten } from "./client-errors.ts";
 import { mostShown, type Redactor, redactor, textsIn } from "./redact.ts";
 
 /** A request of a call. */
-export interface SentRequest extends Asked {
+export interface TimedRequest extends SentRequest {
   readonly url: URL;
   readonly signal: AbortSignal | undefined;
   /** The time limit of each attempt, ms. */
@@ -28,7 +28,7 @@ const reasons: readonly { codes: RegExp; reason: string; hint: string }[] = [
 ];
 
 /** Makes the error for a call that got no complete answer. An error of this package stays as it is. */
-export function failureOf(cause: unknown, call: SentRequest, timedOut: boolean): StayhookError {
+export function failureOf(cause: unknown, call: TimedRequest, timedOut: boolean): StayhookError {
   const { method, url, signal } = call;
   // Check for an abort first, because the signal's reason may be a `StayhookError`, too.
   if (signal?.aborted && (cause === signal.reason || !(cause instanceof StayhookError)))
@@ -46,7 +46,7 @@ export function failureOf(cause: unknown, call: SentRequest, timedOut: boolean):
 }
 
 /** Removes secrets from the runtime's error, which may show the answer that it could not read. Returns the redactor. */
-function withoutSecrets(cause: unknown, { secrets, secretsInAnswer }: SentRequest): Redactor {
+function withoutSecrets(cause: unknown, { secrets, secretsInAnswer }: TimedRequest): Redactor {
   const texts = textsIn(cause);
   const further = secretsInAnswer?.(texts.map(({ text }) => text.slice(0, mostShown)).join("\n")) ?? [];
   const redact = redactor([...secrets, ...further]);
@@ -60,7 +60,7 @@ function withoutSecrets(cause: unknown, { secrets, secretsInAnswer }: SentReques
 /** Makes the error for a `fetch` that is wrong itself. A retry would not help, and the platform is not at fault. */
 export function mistakeError(
   problem: string,
-  { method, url, secrets }: SentRequest,
+  { method, url, secrets }: TimedRequest,
   cause?: unknown,
 ): StayhookError {
   const redact = redactor(secrets);

@@ -14,7 +14,7 @@ export interface Part<T = unknown> {
 /** A part of a body that may be the record or the list. */
 export interface Found<T = unknown> extends Part<T> {
   /** Other parts that may be the record or the list just as well, and that differ. */
-  readonly rivals: readonly Part[];
+  readonly alternatives: readonly Part[];
 }
 
 const listNames = ["listings", "data", "items", "results"];
@@ -47,7 +47,7 @@ export function findRecord(
     isRecord({ value: body, path: [] }) &&
     payloadNames.every((name) => !Object.hasOwn(body as object, name))
   )
-    return { value: body, path: [], whole: true, rivals: [] };
+    return { value: body, path: [], whole: true, alternatives: [] };
   let similar: Part | undefined;
   let level: Part[] = [{ value: body, path: [] }];
   for (let wrappers = 0; wrappers <= maxWrappers; wrappers++) {
@@ -56,15 +56,15 @@ export function findRecord(
     const asked = whole.filter(({ value }) => isAsked(value));
     const [part, ...others] = asked.length > 0 ? asked : whole;
     if (part) {
-      const rivals = [...others, ...echoes(part, required).filter(isRecord)].filter(({ value }) =>
+      const alternatives = [...others, ...echoes(part, required).filter(isRecord)].filter(({ value }) =>
         differ(value, part.value),
       );
-      return { ...part, whole: true, rivals: [...rivals, ...statusBeside(body, part)] };
+      return { ...part, whole: true, alternatives: [...alternatives, ...statusBeside(body, part)] };
     }
     similar ??= level.find(({ value }) => hasFields(value, [identity]));
     level = level.flatMap((part) => below(part, payloadNames));
   }
-  return { ...(similar ?? onlyElement({ value: body, path: [] })), whole: false, rivals: [] };
+  return { ...(similar ?? onlyElement({ value: body, path: [] })), whole: false, alternatives: [] };
 }
 
 /**
@@ -116,16 +116,16 @@ function differ(one: unknown, other: unknown): boolean {
  */
 export function findList(body: unknown, identity: string): Found<readonly unknown[]> | undefined {
   const root: Part = { value: body, path: [] };
-  if (isList(root)) return { ...root, rivals: [] };
+  if (isList(root)) return { ...root, alternatives: [] };
   const outer = below(root, listNames);
   const lists = [...outer, ...outer.flatMap((part) => below(part, listNames))].filter(isList);
   const named = listNames
     .flatMap((name) => lists.filter((part) => part.path.at(-1) === name))
     .find((part) => part.value.length === 0 || hasObjects(part));
   const withRows = lists.filter(({ value }) => value.some((row) => hasFields(row, [identity])));
-  const [first, ...rivals] = new Set([...(named ? [named] : []), ...withRows]);
+  const [first, ...alternatives] = new Set([...(named ? [named] : []), ...withRows]);
   const found = first ?? lists.find(hasObjects) ?? onlyEmpty(lists);
-  return found && { ...found, rivals };
+  return found && { ...found, alternatives };
 }
 
 /** Whether a body has the status 404 or 410 in its `code` or `status`. */

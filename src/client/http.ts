@@ -14,7 +14,7 @@ import {
   type RequestOptions,
   type Settings,
 } from "./client-options.ts";
-import { failureOf, mistakeError, problemWithResponse, type SentRequest } from "./failures.ts";
+import { failureOf, mistakeError, problemWithResponse, type TimedRequest } from "./failures.ts";
 import type { RequestObservation } from "./observers.ts";
 import { redactor } from "./redact.ts";
 import { bodyOf } from "./request-body.ts";
@@ -45,7 +45,7 @@ export interface Call {
 }
 
 /** One call, with the values that its attempts share. */
-interface Outgoing extends SentRequest {
+interface Outgoing extends TimedRequest {
   readonly route: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | undefined;

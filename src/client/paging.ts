@@ -1,5 +1,5 @@
+import { shared } from "../copies.ts";
 import { check } from "../options.ts";
-import { shared } from "../shared.ts";
 import type { Page } from "./answer-body.ts";
 import type { ApiPromise, WithResponse } from "./api-promise.ts";
 import {

@@ -55,7 +55,7 @@ export interface WebhookConfigResource {
 const configModel: Model<WebhookConfig> = {
   name: "configuration",
   schema: WebhookConfig,
-  isOwn: false,
+  isCustom: false,
   required: ["isActive", "endpoints"],
   unexpected: ({ endpoints, otherEndpoints }) =>
     Object.entries({ ...endpoints, ...otherEndpoints })
@@ -106,7 +106,7 @@ export function webhookConfigResource(
     delete: (options) => call("DELETE", shown, options, { mayBeMissing: true }),
     ensure: async (input, options) =>
       new Ensure({
-        asked: checkEnsureInput(input, baseUrl),
+        wanted: checkEnsureInput(input, baseUrl),
         read: (reader, secrets) => call("GET", reader, options, { mayBeMissing: true, secrets }),
         write: (method, body, secrets) => call(method, shown, options, { body: () => body, secrets }),
         current,

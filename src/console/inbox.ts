@@ -86,9 +86,9 @@ async function viewOf(inbox: Inbox, visit: Visit): Promise<View | GoTo> {
 /** A page, behind what came of the last replay, which then need not be told twice. */
 async function withReplay(replays: Replays, inbox: Inbox, visit: Visit): Promise<View | GoTo> {
   const { query } = visit;
-  const told = await replays.lineOf(query);
-  if (!told) return viewOf(inbox, visit);
-  const { line, total } = told;
+  const replay = await replays.lineOf(query);
+  if (!replay) return viewOf(inbox, visit);
+  const { line, total } = replay;
   const isTold = [query.get("replayed"), query.get("of") ?? String(total)].every((n) => n === String(total));
   const view = await viewOf(inbox, isTold ? { ...visit, query: withoutFlash(query) } : visit);
   return "body" in view ? { ...view, body: html`${line}${view.body}` } : view;

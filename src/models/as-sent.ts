@@ -1,6 +1,6 @@
 // Keeps what the platform sent beside the record that a model made of it.
 
-import { shared } from "../shared.ts";
+import { shared } from "../copies.ts";
 import { isObject } from "./is-object.ts";
 
 /** By record: the record as the platform sent it. A user's model may leave out or rename fields. */

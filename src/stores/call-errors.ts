@@ -1,5 +1,5 @@
+import { brand } from "../copies.ts";
 import { StayhookError } from "../errors.ts";
-import { brand } from "../shared.ts";
 
 /** A session of somebody else has locked a row that the call needs. The store itself works. */
 export class LockedError extends StayhookError {

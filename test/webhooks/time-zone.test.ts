@@ -10,7 +10,7 @@ import {
 import { createReconciler } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
-import { shared } from "../../src/shared.ts";
+import { shared } from "../../src/copies.ts";
 import { advance, clientOf, handlerOf, notificationOf, platformOf, useFakeTime } from "./support.ts";
 
 useFakeTime();

@@ -1,6 +1,7 @@
 // Handles an event for a queue of the user, without a store.
 
 import { accountOf } from "../../account.ts";
+import { brand } from "../../copies.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
@@ -15,7 +16,6 @@ import type {
   WorkFailure,
   WorkResult,
 } from "../../queue/work.ts";
-import { brand } from "../../shared.ts";
 import type { FailureReason } from "../../stores/event-states.ts";
 import type { ClaimedEvent, NewEvent } from "../../stores/stored-event.ts";
 import { withSubject } from "../receiving/answers.ts";

@@ -1,11 +1,11 @@
 // The time zone of a booking's days: the handler's option `timeZone`.
 
+import { shared } from "../../copies.ts";
 import { errorText } from "../../error-text.ts";
 import { describeKind, StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { isInstant, setTimeZone } from "../../models/dates.ts";
 import type { Booking } from "../../models/records.ts";
-import { shared } from "../../shared.ts";
 import { bookingRef } from "../refs.ts";
 import { stayValuesOf } from "./known-stay.ts";
 
