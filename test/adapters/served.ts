@@ -1,4 +1,7 @@
 import { type IncomingMessage, type RequestListener, type RequestOptions, request } from "node:http";
+import { syncBuiltinESMExports } from "node:module";
+import timers from "node:timers";
+import { onTestFinished } from "vitest";
 import type { Webhooks } from "../../src/adapters/node.ts";
 import { type Internals, withInternals } from "../../src/webhooks/internals.ts";
 import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
@@ -47,4 +50,15 @@ export function send(
     sent.on("error", reject);
     sent.end(body);
   });
+}
+
+/** Stops the timer that ends an answer to a body that nobody reads, so that only something else can end the answer. */
+export function stopLinger(): void {
+  const { setTimeout } = timers;
+  const set = (to: object) => {
+    Object.assign(timers, to);
+    syncBuiltinESMExports();
+  };
+  set({ setTimeout: () => setTimeout(() => {}, 0) });
+  onTestFinished(() => set({ setTimeout }));
 }

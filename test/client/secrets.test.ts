@@ -169,6 +169,16 @@ test("other alphabets, HTML's own characters and short secrets are found, too", 
   expect(redactor(["a/b"]).text("t=a%2fb a/b xa/b a/bx")).toBe("t=[redacted] [redacted] xa/b a/bx");
 });
 
+/** The shortest time of several calls, ms. The first calls are slower, because nothing is compiled yet. */
+function shortestOf(call: () => unknown): number {
+  const times = Array.from({ length: 20 }, () => {
+    const start = performance.now();
+    call();
+    return performance.now() - start;
+  });
+  return Math.min(...times);
+}
+
 test("text without the secret stays as it is, whatever escapes it has", () => {
   const pieces = fc.constantFrom("%", "25", "2f", "\\", "u0041", "&", "amp;", "#x", "41;", "é", "x");
   fc.assert(
@@ -185,10 +195,9 @@ test.each(['<a href="/x?id=%2042&amp;n=1">Caf&eacute;&nbsp;&lt;b&gt; and text</a
   "10 MB of %j block nobody",
   (unit) => {
     const long = unit.repeat(Math.ceil((10 * 1024 * 1024) / unit.length));
-    redact(long.slice(0, 50_000));
-    const start = performance.now();
+    // 160 times the text takes about as long, on a busy machine, too.
+    expect(shortestOf(() => redact(long))).toBeLessThan(10 * shortestOf(() => redact(long.slice(0, 65_537))));
     const shown = redact(long);
-    expect(performance.now() - start).toBeLessThan(200);
     expect(shown.length).toBeLessThanOrEqual(64 * 1024 + 1);
     expect(long.startsWith(shown.slice(0, -1))).toBe(true);
   },
