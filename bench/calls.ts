@@ -26,7 +26,21 @@ export interface Callable<F extends Functions> {
 
 /** Starts a file that calls {@link answerCalls}, in a child process. The child ends with this process. */
 export function start<F extends Functions>(file: string, ...args: readonly string[]): Callable<F> {
-  const child = fork(new URL(file, import.meta.url), args);
+  return startWith<F>(undefined, file, ...args);
+}
+
+/** @param folder - the folder of another build, which the child gets as `stayhook` */
+export function startWith<F extends Functions>(
+  folder: string | undefined,
+  file: string,
+  ...args: readonly string[]
+): Callable<F> {
+  const hook = new URL("./other-package.ts", import.meta.url).href;
+  const other = folder !== undefined && {
+    execArgv: [...process.execArgv, "--import", hook],
+    env: { ...process.env, BENCH_PACKAGE: folder },
+  };
+  const child = fork(new URL(file, import.meta.url), args, { ...other });
   const died = once(child, "exit").then(([code]): never => {
     throw new Error(`${file} ${args.join(" ")} ended with code ${code}`);
   });

@@ -6,12 +6,15 @@
  * Others run only by their names: `scale` has a million events in each store, `skipping` measures `except`, and `paused` has
  *   20,000 events of a paused account.
  * - `-- --of bare,memory,SQLite` runs some contestants of a section. Include `bare`: it is the base of most ratios.
+ * - `-- --beside ../old` measures another build of the package in the same rounds of intake, end-to-end and stores, and
+ *   writes nothing. Build it with `git worktree add --detach ../old <commit>`, `npm ci` and `npm run build`.
  */
 
 import { parseArgs } from "node:util";
 import { mysqlUrl } from "../test/support/mysql-server.ts";
 import { postgresUrl } from "../test/support/postgres-server.ts";
 import { startOwnRedis } from "../test/support/redis-server.ts";
+import { buildIn } from "./beside.ts";
 import { clientReads } from "./client.ts";
 import { intake, intakeInProcess } from "./intake.ts";
 import { latency } from "./latency.ts";
@@ -25,10 +28,16 @@ import { skipping } from "./skipping.ts";
 import { stores } from "./stores.ts";
 
 const { values } = parseArgs({
-  options: { quick: { type: "boolean" }, only: { type: "string" }, of: { type: "string" } },
+  options: {
+    quick: { type: "boolean" },
+    only: { type: "string" },
+    of: { type: "string" },
+    beside: { type: "string" },
+  },
 });
 const quick = values.quick === true;
 const of = values.of?.split(",");
+const beside = values.beside === undefined ? undefined : buildIn(values.beside);
 
 // Redis must write to disk before it answers, like the other stores.
 const redis = await startOwnRedis({ args: ["--appendfsync", "always"] });
@@ -40,14 +49,14 @@ process.env.BENCH_SERVERS = JSON.stringify({
 
 const sections: Readonly<Record<string, () => Section | Promise<Section>>> = {
   latency: () => latency(quick ? 100 : 1500, of),
-  intake: () => (quick ? intake(2, 300, of) : intake(9, 500, of)),
+  intake: () => (quick ? intake(2, 300, of, beside) : intake(9, 500, of, beside)),
   "in-process": () => (quick ? intakeInProcess(2, 300) : intakeInProcess(9, 500)),
-  "end-to-end": () => (quick ? endToEnd(2, 300, of) : endToEnd(5, 1000, of)),
+  "end-to-end": () => (quick ? endToEnd(2, 300, of, beside) : endToEnd(5, 1000, of, beside)),
   wake: () => wakes(quick ? 10 : 60),
   client: () => (quick ? clientReads(2, 200) : clientReads(7, 500)),
   import: () => importTimes(quick ? 3 : 11),
   size: () => sizes(),
-  stores: () => stores(quick ? 1 : 3, of),
+  stores: () => stores(quick ? 2 : 7, of, beside),
 };
 /** Run only by their names, because they take minutes. */
 const slow = {
@@ -70,6 +79,6 @@ try {
 } finally {
   await redis?.close();
 }
-if (!quick && !of) write(results);
+if (!quick && !of && !beside) write(results);
 // A server that this run started would keep the process alive.
 process.exit();
