@@ -86,16 +86,16 @@ export async function withTimeout<T>(ms: number, promise: Promise<T>): Promise<T
 }
 
 /** Resolves after `ms`, or when `signal` aborts. With `hold`, the wait keeps the process alive. */
-export function pause(ms: number, signal: AbortSignal, hold = true): Promise<void> {
+export function pause(ms: number, signal: AbortSignal | undefined, hold = true): Promise<void> {
   return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
+    if (signal?.aborted) return resolve();
     const end = (): void => {
       clearTimeout(timer);
-      signal.removeEventListener("abort", end);
+      signal?.removeEventListener("abort", end);
       resolve();
     };
     const timer = hold ? setTimeout(end, Math.min(ms, MAX_TIMER)) : idleTimer(end, ms);
-    signal.addEventListener("abort", end);
+    signal?.addEventListener("abort", end);
   });
 }
 
