@@ -199,7 +199,7 @@ export class Claims<Tx> {
   /** Starts attempts at the claims that wait for slots. Gives the claims back if no more attempts should begin now. */
   startWaiting(): void {
     // The loop made these claims, and any attempt whose end frees a slot comes here.
-    detached(() => this.#startWaiting());
+    if (this.#ahead.size > 0) detached(() => this.#startWaiting());
   }
 
   #startWaiting(): void {
