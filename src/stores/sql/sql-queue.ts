@@ -13,7 +13,7 @@ import {
 import type { Timed } from "../store-clock.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
-import { change, type SqlRow, type SqlSteps, select } from "./driver.ts";
+import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { type Condition, searchingFor } from "./sql-beginnings.ts";
 import { expire, isFree, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
 import {
@@ -296,14 +296,16 @@ function* settleOne(
     yield* change(sql.replaceContent, now, ...contentOf(ended.event), number(held.seq));
   if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
   for (const addition of additions) yield* addOne(operation, addition, locked);
-  if (settlement.record !== undefined) {
-    const { snapshot, changed } = settlement.record;
-    const hasSnapshot = number(held.has_snapshot) === 1;
-    const sequence = !hasSnapshot ? 1 : number(held.sequence) + (changed ? 1 : 0);
-    yield* change(sql.setSnapshot, toSnapshot(snapshot), sequence, now, key);
-  }
   locked.delete(key);
-  return { held: true, more: yield* endLease(operation, key, now) };
+  return { held: true, more: yield* endLease(operation, key, now, snapshotValues(settlement, held, now)) };
+}
+
+/** Returns the values of `endLeaseWithSnapshot`, or `undefined` if the snapshot stays as it is. */
+function snapshotValues({ record }: Settlement<never>, held: SqlRow, now: number): SqlValue[] | undefined {
+  if (record === undefined) return undefined;
+  const hasSnapshot = number(held.has_snapshot) === 1;
+  const sequence = !hasSnapshot ? 1 : number(held.sequence) + (record.changed ? 1 : 0);
+  return [toSnapshot(record.snapshot), sequence, now];
 }
 
 /** Returns the values of `endEvent`. */
@@ -340,12 +342,22 @@ function endValues(change: EventChange, now: number) {
  * Ends the lease of a record, and makes it due when its first event is, but not before `from`. Deletes the row if it is
  * not needed.
  *
+ * @param snapshot - the values of the snapshot that the attempt has made
  * @returns whether the record has more events that are due now or later
  */
-function* endLease({ sql }: Operation, key: string, from: number): SqlSteps<boolean> {
-  const dueAt = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
-  yield* change(sql.endLease, dueAt === null ? null : Math.max(from, dueAt), key);
-  if (dueAt === null) yield* change(sql.deleteRecord, key);
+function* endLease(
+  { sql }: Operation,
+  key: string,
+  from: number,
+  snapshot?: readonly SqlValue[],
+): SqlSteps<boolean> {
+  const first = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
+  const dueAt = first === null ? null : Math.max(from, first);
+  if (snapshot !== undefined) yield* change(sql.endLeaseWithSnapshot, ...snapshot, dueAt, key);
+  else {
+    yield* change(sql.endLease, dueAt, key);
+    if (dueAt === null) yield* change(sql.deleteRecord, key);
+  }
   return dueAt !== null;
 }
 

@@ -81,7 +81,6 @@ export function statementsOf(dialect: SqlDialect) {
       AND state IN ('done', 'parked') AND source = 'timer' AND seq <> ?`,
     snapshotsAfter: `
       SELECT * FROM stayhook_records WHERE ref > ? AND snapshot IS NOT NULL ORDER BY ref LIMIT ?`,
-    setSnapshot: "UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ? WHERE ref = ?",
 
     oldDone: `
       SELECT seq, done_at FROM stayhook_events
@@ -119,6 +118,8 @@ export function statementsOf(dialect: SqlDialect) {
     leaseRecord:
       "UPDATE stayhook_records SET lease = ?, lease_end = ?, lease_duration = ?, due_at = ? WHERE ref = ?",
     endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
+    endLeaseWithSnapshot: `
+      UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ?, lease_end = NULL, due_at = ? WHERE ref = ?`,
     insertDueRecord: insertIgnore("INSERT INTO stayhook_records (ref, due_at) VALUES (?, ?)"),
     setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
     renewEvent: "UPDATE stayhook_events SET due_at = ? WHERE id = ? AND lease = ? AND state = 'processing'",
