@@ -10,6 +10,8 @@ export interface Timed<T> {
 const SET_BACK = 1000;
 /** How long a comparison of the clocks counts if no later one is closer, ms. */
 const COMPARED = 60_000;
+/** How far the wall clock of this process may move against the monotonic one, ms. More is a jump. */
+const JUMP = 100;
 
 /** Between which times the difference of two clocks lies, ms. */
 interface Comparison {
@@ -33,6 +35,8 @@ export class StoreClock {
   #now: number | undefined;
   #readAt = 0;
   #compared: Comparison | undefined;
+  /** How far the wall clock of this process was ahead of the monotonic one at the last comparison, ms. */
+  #ahead = 0;
 
   constructor(repair: Repair) {
     this.#repair = repair;
@@ -59,9 +63,9 @@ export class StoreClock {
     return isBehind && !found(result) ? (await run()).result : result;
   }
 
-  /** Whether a call has read the store's clock. */
+  /** Whether a call has read the store's clock since the wall clock of this process last jumped. */
   get isKnown(): boolean {
-    return this.#compared !== undefined;
+    return this.#compared !== undefined && Math.abs(wallAhead() - this.#ahead) < JUMP;
   }
 
   /**
@@ -85,6 +89,7 @@ export class StoreClock {
       most < known.least;
     // Both clocks may be read in whole ms.
     if (isBetter) this.#compared = { least: least - 1, most: most + 1, at };
+    this.#ahead = wallAhead();
   }
 
   /** @returns whether the clock was set back, so that times were repaired */
@@ -97,4 +102,9 @@ export class StoreClock {
     this.#readAt = performance.now();
     return isBehind;
   }
+}
+
+/** How far the wall clock of this process is ahead of its monotonic clock, ms. */
+function wallAhead(): number {
+  return Date.now() - performance.now();
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { StoreClock } from "../../src/stores/store-clock.ts";
-import { advance, jump, useFakeTime } from "../queue/support.ts";
+import { advance, HOUR, jump, useFakeTime } from "../queue/support.ts";
 
 useFakeTime();
 
@@ -77,4 +77,21 @@ test("a jump of the clock of this process is noticed by the next call", async ()
   jump(700_000);
   await clock.follow(call, () => true);
   expect(clock.difference).toBe(-699_999);
+});
+
+test("a jump of the clock of this process makes the difference unknown, until the next call", async () => {
+  const clock = new StoreClock({ newestReceivedAt: async () => 0, setBack: async () => {} });
+  const call = (ahead: number) =>
+    clock.follow(
+      async () => ({ now: Date.now() + ahead, result: 0 }),
+      () => true,
+    );
+  await call(0);
+  await advance(HOUR);
+  expect(clock.isKnown).toBe(true);
+  jump(700_000);
+  expect(clock.isKnown).toBe(false);
+  // The clock of the store has jumped, too.
+  await call(0);
+  expect([clock.isKnown, clock.difference]).toEqual([true, 0]);
 });

@@ -32,9 +32,9 @@ export async function answers(url: string, sql: string): Promise<boolean> {
 /**
  * Starts a server in a temporary directory. Returns `undefined` if the program is not installed.
  *
- * @param zone - the time zone of the server's system
+ * @param env - what the server's environment has besides that of this process
  */
-export async function startOwnMysql(zone?: string): Promise<OwnServer | undefined> {
+export async function startOwnMysql(env?: NodeJS.ProcessEnv): Promise<OwnServer | undefined> {
   const [program, install] = [installed(["mariadbd", "mysqld"]), installed(["mariadb-install-db"])];
   if (program === undefined || install === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-mysql-"));
@@ -52,11 +52,7 @@ export async function startOwnMysql(zone?: string): Promise<OwnServer | undefine
   ];
   return ownServer({
     ...{ url: `${server}/test`, directory },
-    run: () =>
-      spawn(program, [...files, ...args], {
-        stdio: "ignore",
-        env: zone ? { ...process.env, TZ: zone } : process.env,
-      }),
+    run: () => spawn(program, [...files, ...args], { stdio: "ignore", env: { ...process.env, ...env } }),
     answers: () => answers(server, "CREATE DATABASE IF NOT EXISTS test"),
   });
 }

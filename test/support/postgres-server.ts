@@ -7,7 +7,7 @@ import pg from "pg";
 import { freePort, installed, type OwnServer, ownServer, sharedServer } from "./server.ts";
 
 /** Returns the URL of the server that tests share: `PGHOST` and related variables, or this machine, or an own one. */
-export const postgresUrl = sharedServer("PostgreSQL", urls, answers, startOwnPostgres);
+export const postgresUrl = sharedServer("PostgreSQL", urls, answers, () => startOwnPostgres());
 
 function urls(): string[] {
   const { PGHOST = "127.0.0.1", PGPORT = "5432", PGUSER, PGPASSWORD, PGDATABASE } = process.env;
@@ -33,8 +33,12 @@ async function answers(connectionString: string): Promise<boolean> {
   }
 }
 
-/** Starts a server in a temporary directory. Returns `undefined` if the program is not installed. */
-export async function startOwnPostgres(): Promise<OwnServer | undefined> {
+/**
+ * Starts a server in a temporary directory. Returns `undefined` if the program is not installed.
+ *
+ * @param env - what the server's environment has besides that of this process
+ */
+export async function startOwnPostgres(env?: NodeJS.ProcessEnv): Promise<OwnServer | undefined> {
   const [initdb, postgres] = ["initdb", "postgres"].map((name) => installed([name], debian()));
   if (initdb === undefined || postgres === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-postgres-"));
@@ -52,7 +56,11 @@ export async function startOwnPostgres(): Promise<OwnServer | undefined> {
   ].flatMap((option) => ["-c", option]);
   return ownServer({
     ...{ url: `postgresql://postgres@127.0.0.1:${port}/postgres`, directory, answers },
-    run: () => spawn(postgres, ["-D", data, ...options], { stdio: "ignore", cwd: directory, ...user }),
+    run: () =>
+      spawn(postgres, ["-D", data, ...options], {
+        ...{ stdio: "ignore", cwd: directory, env: { ...process.env, ...env } },
+        ...user,
+      }),
     // SIGINT ends all connections. After SIGQUIT, the server recovers at the next start.
     ...{ stopSignal: "SIGINT", killSignal: "SIGQUIT" },
   });

@@ -20,8 +20,10 @@ export const redisUrl = sharedServer(
  */
 export async function startOwnRedis({
   args = [],
+  env,
 }: {
   readonly args?: readonly string[];
+  readonly env?: NodeJS.ProcessEnv;
 } = {}): Promise<OwnServer | undefined> {
   const program = installed(["redis-server"]);
   if (program === undefined) return undefined;
@@ -36,7 +38,7 @@ export async function startOwnRedis({
   return ownServer({
     url: `redis://${asked < 0 ? "" : `:${args[asked + 1]}@`}127.0.0.1:${port}`,
     directory,
-    run: () => spawn(program, settings, { stdio: "ignore" }),
+    run: () => spawn(program, settings, { stdio: "ignore", env: { ...process.env, ...env } }),
     answers,
   });
 }

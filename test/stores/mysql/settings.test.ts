@@ -184,7 +184,7 @@ describeMysql("settings", () => {
 describe.skipIf(url === undefined)("a server in a zone with summer time", () => {
   let server: OwnServer | undefined;
   beforeAll(async () => {
-    server = await startOwnMysql("Europe/Berlin");
+    server = await startOwnMysql({ TZ: "Europe/Berlin" });
   });
   afterAll(() => server?.close());
 
