@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createSandbox, type Sandbox, type SandboxAccount } from "stayhook/testing";
-import { freePort } from "../test/support/server.ts";
+import { freePort } from "../test/support/server-process.ts";
 import { type Random, randomOf, seedOf } from "../test/system/random.ts";
 import type { Settled, SubscriberOptions, Untold } from "./accounts-day-worker.ts";
 import type { Row } from "./table.ts";

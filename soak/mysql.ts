@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { answers } from "../test/support/mysql-server.ts";
-import { freePort, type OwnServer, ownServer } from "../test/support/server.ts";
+import { freePort, type OwnServer, ownServer } from "../test/support/server-process.ts";
 import type { Row } from "./table.ts";
 import { runTests } from "./tests.ts";
 

@@ -18,7 +18,7 @@ import { eventOf } from "../stores/event.ts";
 import { startOwnMysql } from "../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../support/postgres-server.ts";
 import { startOwnRedis } from "../support/redis-server.ts";
-import type { OwnServer } from "../support/server.ts";
+import type { OwnServer } from "../support/server-process.ts";
 import { cli, platform, quiet } from "./support.ts";
 
 const postgres = await postgresUrl();

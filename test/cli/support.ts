@@ -17,7 +17,7 @@ import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testi
 import { expect, onTestFinished, vi } from "vitest";
 import { run } from "../../src/cli/cli.ts";
 import { serve } from "../support/serve.ts";
-import { freePort } from "../support/server.ts";
+import { freePort } from "../support/server-process.ts";
 
 export { serve };
 

@@ -3,7 +3,7 @@ import * as z from "zod";
 import { StayhookClient } from "../../src/client/client.ts";
 import { retryAfterMs } from "../../src/client/client-errors.ts";
 import type { ClientOptions } from "../../src/client/client-options.ts";
-import { freePort } from "../support/server.ts";
+import { freePort } from "../support/server-process.ts";
 import { accessToken, clientOf, fakeFetch, platform, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };

@@ -6,7 +6,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { freePort } from "../support/server.ts";
+import { freePort } from "../support/server-process.ts";
 import { extractBlocks } from "./extract.ts";
 
 const block = extractBlocks(["docs/handler.md"]).find(({ name }) => name === "shutdown")!.code;

@@ -12,7 +12,7 @@ import { AuthenticationError, StayhookClient } from "stayhook";
 import type { EventStore } from "stayhook/store";
 import { createSandbox, createTestEvent, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { freePort } from "../support/server.ts";
+import { freePort } from "../support/server-process.ts";
 import { extractBlocks, standing } from "./extract.ts";
 
 const generated = join(import.meta.dirname, "generated/standing");

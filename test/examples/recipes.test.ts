@@ -15,7 +15,7 @@ import { extractBlocks } from "../docs/extract.ts";
 import { type Random, randomOf } from "../system/random.ts";
 
 const root = join(import.meta.dirname, "../..");
-const generated = join(import.meta.dirname, "generated");
+const generated = join(import.meta.dirname, "generated/recipes");
 const SECRET = "a secret of many letters";
 const SEED = Number(process.env.SEED ?? 24);
 

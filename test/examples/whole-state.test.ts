@@ -1,8 +1,5 @@
 // Plays every order of three changes with stays whose timers have fired, and compares what each app keeps right with what
 // the platform shows: open doors, door codes, mails and cleanings.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type BookingStay, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
 import { createReconciler, type Reconciler } from "stayhook/reconcile";
@@ -10,13 +7,13 @@ import { createSandbox, type Sandbox } from "stayhook/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createStays } from "../../examples/at-a-time/stays.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
+import { importApp, SECRET } from "./support/imported-app.ts";
 
 const HOUR = 3_600_000;
 const DAY = 24 * HOUR;
 // A zone without summer time, in which a day begins nine hours earlier than in UTC.
 const ZONE = "Asia/Tokyo";
 const AHEAD = 9 * HOUR;
-const SECRET = "a secret of many letters";
 const midnight = Math.floor(Date.now() / DAY) * DAY;
 const day = (n: number) => new Date(midnight + n * DAY).toISOString().slice(0, 10);
 
@@ -365,7 +362,10 @@ test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
   });
   const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
   onTestFinished(() => [printed, warned].forEach((spy) => void spy.mockRestore()));
-  const app = await importApp(name, sandbox.accessToken, answer, stories);
+  const zones = stories.flatMap(({ booking }) => [0, 1, 2].map((n) => [booking.listingId + n, ZONE]));
+  const { accessToken } = sandbox;
+  const settings = { accessToken, answer, zone: ZONE, zones: Object.fromEntries(zones) };
+  const { file, ...app } = await importApp(name, settings);
   sandbox.deliverTo((request) =>
     app.webhooks.fetch(new Request(`${request.url}?key=${encodeURIComponent(SECRET)}`, request)),
   );
@@ -390,8 +390,14 @@ test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
     }
     return isInHouse(story, Date.now()) ? [`${bookingCode} ${listingId}`] : [];
   };
+  const cleanings = (): string[] => {
+    const db = new DatabaseSync(file);
+    const rows = db.prepare("SELECT bookingCode, listingId, day FROM cleanings").all();
+    db.close();
+    return rows.map(({ bookingCode, listingId, day: on }) => `${bookingCode} ${listingId} ${on}`);
+  };
   const compare = (when: string) => {
-    const kept = name === "cleaning" ? app.cleanings() : [...held];
+    const kept = name === "cleaning" ? cleanings() : [...held];
     expect(kept.toSorted(), when).toEqual(stories.flatMap(wanted).toSorted());
   };
   await Promise.all(stories.map(({ booking }) => notify(sandbox, booking)));
@@ -399,67 +405,3 @@ test.each(["door-codes", "cleaning"])("examples/%s", async (name) => {
   compare("at first");
   await play(stories, sandbox, app, Date.now, compare);
 });
-
-/** Imports a copy of an app in a folder of its own, with its handler, and a reconciler that the test runs. */
-async function importApp(
-  name: string,
-  token: string,
-  answer: typeof fetch | ((input: string) => Promise<Response>),
-  stories: readonly Story[],
-) {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-whole-state-"));
-  const file = join(directory, "events.db");
-  const listings = stories.flatMap(({ booking }) => [0, 1, 2].map((n) => [booking.listingId + n, ZONE]));
-  const settings = {
-    STAYHOOK_BASE_URL: "https://platform.example",
-    STAYHOOK_ACCESS_TOKEN: token,
-    WEBHOOK_SECRET: SECRET,
-    PORT: "0",
-    EVENTS_DB: file,
-    TIME_ZONE: ZONE,
-    LISTING_ZONES: JSON.stringify(Object.fromEntries(listings)),
-  };
-  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
-  vi.stubGlobal("fetch", answer);
-  const before = process.listeners("SIGTERM");
-  const interrupts = process.listeners("SIGINT");
-  const generated = join(import.meta.dirname, "generated", `whole-state-${name}`);
-  mkdirSync(generated, { recursive: true });
-  const code = readFileSync(join(import.meta.dirname, "../../examples", name, "main.ts"), "utf8");
-  // The test makes the passes, so that it knows when one has ended.
-  const driven = code
-    .replace("reconciler.start();", "webhooks.start();")
-    .replace("{ every:", "{ rate: 10_000, every:");
-  const app = `${driven}\nexport { webhooks, reconciler };\n`;
-  expect(app).toContain("rate: 10_000");
-  expect(app).not.toContain("reconciler.start()");
-  writeFileSync(join(generated, "app.ts"), app);
-  const { webhooks, reconciler } = (await import(/* @vite-ignore */ join(generated, "app.ts"))) as {
-    webhooks: WebhookHandler;
-    reconciler: Reconciler;
-  };
-  const [stop] = process.listeners("SIGTERM").filter((listener) => !before.includes(listener));
-  onTestFinished(async () => {
-    // The app ends its process when it has closed itself.
-    const exit = vi.spyOn(process, "exit").mockImplementation((() => {}) as unknown as typeof process.exit);
-    await (stop as unknown as () => Promise<void>)();
-    expect(exit).toHaveBeenCalledOnce();
-    exit.mockRestore();
-    process.removeAllListeners("SIGTERM").removeAllListeners("SIGINT");
-    for (const listener of before) process.on("SIGTERM", listener as () => void);
-    for (const listener of interrupts) process.on("SIGINT", listener as () => void);
-    vi.unstubAllEnvs();
-    vi.unstubAllGlobals();
-    rmSync(directory, { recursive: true, force: true });
-  });
-  return {
-    webhooks,
-    reconciler,
-    cleanings(): string[] {
-      const db = new DatabaseSync(file);
-      const rows = db.prepare("SELECT bookingCode, listingId, day FROM cleanings").all();
-      db.close();
-      return rows.map(({ bookingCode, listingId, day: on }) => `${bookingCode} ${listingId} ${on}`);
-    },
-  };
-}

@@ -4,7 +4,7 @@ import { chmodSync, chownSync, existsSync, mkdtempSync, readdirSync } from "node
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
-import { freePort, installed, type OwnServer, ownServer, sharedServer } from "./server.ts";
+import { freePort, installed, type OwnServer, ownServer, sharedServer } from "./server-process.ts";
 
 /** Returns the URL of the server that tests share: `PGHOST` and related variables, or this machine, or an own one. */
 export const postgresUrl = sharedServer("PostgreSQL", urls, answers, () => startOwnPostgres());

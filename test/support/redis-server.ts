@@ -4,7 +4,7 @@ import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import { freePort, installed, type OwnServer, ownServer, sharedServer } from "./server.ts";
+import { freePort, installed, type OwnServer, ownServer, sharedServer } from "./server-process.ts";
 
 /** Returns the URL of the server that tests share: `REDIS_URL`, or the server of this machine, or an own one. */
 export const redisUrl = sharedServer(

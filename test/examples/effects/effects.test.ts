@@ -1,21 +1,19 @@
 // Plays what may happen to a booking on the files that readers copy, and compares what was done in the end: blocked
 // nights, codes in doors, cleanings and mails.
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { type BookingStay, createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
-import { afterEach, expect, onTestFinished, test, vi } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 import { createStays } from "../../../examples/at-a-time/stays.ts";
 import { extractBlocks } from "../../docs/extract.ts";
+import { importApp, SECRET, setSettings } from "../support/imported-app.ts";
 import { oddRows } from "./odd-rows.ts";
 import { type Row, rows as usualRows } from "./rows.ts";
-import { type App, listingsOf, type Stage, setStage, ZONE, zoneOf } from "./stage.ts";
+import { listingsOf, type Stage, setStage, ZONE, zoneOf } from "./stage.ts";
 
-const root = join(import.meta.dirname, "../../..");
 const generated = join(import.meta.dirname, "../generated/effects");
-const SECRET = "a secret of many letters";
 rmSync(generated, { recursive: true, force: true });
 
 const rows = [...usualRows, ...oddRows];
@@ -39,20 +37,17 @@ function expectRows(found: (row: Row) => Partial<Record<Column, readonly string[
 vi.spyOn(console, "warn").mockImplementation(() => {});
 vi.spyOn(console, "error").mockImplementation(() => {});
 const printed = vi.spyOn(console, "log").mockImplementation(() => {});
-// The apps end their process when they have closed themselves.
-vi.spyOn(process, "exit").mockImplementation((() => {}) as unknown as typeof process.exit);
-const listeners = new Set(process.listeners("SIGTERM"));
-const home = process.cwd();
 
-afterEach(async () => {
-  for (const listener of process.listeners("SIGTERM").filter((each) => !listeners.has(each))) {
-    await (listener as () => unknown)();
-    process.off("SIGTERM", listener).off("SIGINT", listener);
-  }
-  process.chdir(home);
-  vi.unstubAllEnvs();
+afterEach(() => {
   vi.unstubAllGlobals();
-  printed.mockReset();
+  printed.mockImplementation(() => {});
+});
+
+const settingsOf = (stage: Stage, accessToken: string) => ({
+  accessToken,
+  answer: stage.answer,
+  zone: ZONE,
+  zones: Object.fromEntries(listingsOf(rows).map((id) => [id, zoneOf(rows, id)])),
 });
 
 /** Some readers close the door of the listing, and not of the booking. Then a past stay would lock another guest out. */
@@ -119,24 +114,8 @@ test.each(["door-codes", "cleaning", "availability-calendar"])("examples/%s", as
     const [, no, code = "", at] = /^(no )?code for (\S+) at (\d+)$/.exec(String(line)) ?? [];
     if (at) stage.note(no ? "close" : "open", code, Number(at));
   });
-  const file = join(mkdtempSync(join(tmpdir(), "stayhook-effects-")), "events.db");
-  onTestFinished(() => rmSync(join(file, ".."), { recursive: true }));
-  const zones = listingsOf(rows).map((id) => [id, zoneOf(rows, id)]);
-  const settings = {
-    STAYHOOK_BASE_URL: "https://platform.example",
-    STAYHOOK_ACCESS_TOKEN: stage.sandbox.accessToken,
-    WEBHOOK_SECRET: SECRET,
-    PORT: "0",
-    EVENTS_DB: file,
-    TIME_ZONE: ZONE,
-    LISTING_ZONES: JSON.stringify(Object.fromEntries(zones)),
-  };
-  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
-  vi.stubGlobal("fetch", stage.answer);
-  await stage.play({
-    ...(await importApp(name)),
-    url: `https://app.example/?key=${encodeURIComponent(SECRET)}`,
-  });
+  const { file, ...app } = await importApp(name, settingsOf(stage, stage.sandbox.accessToken));
+  await stage.play({ ...app, url: `https://app.example/?key=${encodeURIComponent(SECRET)}` });
   const tables = { cleaning: "cleanings", "availability-calendar": "stays WHERE blocked" };
   const table = tables[name as keyof typeof tables];
   if (name === "door-codes") expectNothingClosed(stage);
@@ -147,29 +126,9 @@ test.each(["door-codes", "cleaning", "availability-calendar"])("examples/%s", as
   expectRows((row) => ({ [name === "cleaning" ? "plan" : "nights"]: stage.staysOf(row, found) }));
 });
 
-/** Imports a copy of an app, with its handler and a reconciler that the test runs. */
-async function importApp(name: string): Promise<App> {
-  const directory = join(generated, name);
-  cpSync(join(root, "examples", name), directory, { recursive: true });
-  const code = readFileSync(join(directory, "main.ts"), "utf8");
-  const driven = code.replace("reconciler.start();", "").replace("{ every:", "{ rate: 10_000, every:");
-  expect(driven).toContain("rate: 10_000");
-  writeFileSync(join(directory, "app.ts"), `${driven}\nexport { webhooks, reconciler };\n`);
-  return await import(/* @vite-ignore */ join(directory, "app.ts"));
-}
-
 test("examples/vendor", async () => {
   const stage = setStage(rows, ["a17"]);
-  const file = join(mkdtempSync(join(tmpdir(), "stayhook-effects-")), "events.db");
-  onTestFinished(() => rmSync(join(file, ".."), { recursive: true }));
-  const settings = {
-    STAYHOOK_BASE_URL: "https://platform.example",
-    EVENTS_DB: file,
-    DATABASE_URL: "",
-    TIME_ZONE: ZONE,
-  };
-  for (const [key, value] of Object.entries(settings)) vi.stubEnv(key, value);
-  vi.stubGlobal("fetch", stage.answer);
+  setSettings(settingsOf(stage, ""));
   const { saveAccount } = await import("../../../examples/vendor/accounts.ts");
   const { urlOf, webhooks, reconciler } = await import("../../../examples/vendor/webhooks.ts");
   const { calendarOf } = await import("../../../examples/vendor/calendar.ts");

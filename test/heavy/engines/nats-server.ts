@@ -4,7 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { freePort, installed, type OwnServer, ownServer, sharedServer } from "../../support/server.ts";
+import {
+  freePort,
+  installed,
+  type OwnServer,
+  ownServer,
+  sharedServer,
+} from "../../support/server-process.ts";
 
 /** Returns the URL of a NATS server with JetStream: `NATS_URL`, or the server of this machine, or an own one. */
 export const natsUrl = sharedServer(

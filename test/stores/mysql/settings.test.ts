@@ -4,7 +4,7 @@ import mysql from "mysql2/promise";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { startOwnMysql } from "../../support/mysql-server.ts";
-import type { OwnServer } from "../../support/server.ts";
+import type { OwnServer } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createDatabases, describeMysql, isMariadb, url } from "./support.ts";
 

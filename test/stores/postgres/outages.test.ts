@@ -4,7 +4,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
 import { startOwnPostgres } from "../../support/postgres-server.ts";
-import type { OwnServer } from "../../support/server.ts";
+import type { OwnServer } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 

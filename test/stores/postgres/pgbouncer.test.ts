@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
-import { freePort } from "../../support/server.ts";
+import { freePort } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { race } from "../every/race.ts";
 import { createSchemas, url } from "./support.ts";

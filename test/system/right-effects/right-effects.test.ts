@@ -14,7 +14,7 @@ import { StayhookClient } from "stayhook";
 import { createSandbox, type Sandbox, type SandboxBooking } from "stayhook/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { postgresUrl } from "../../support/postgres-server.ts";
-import { freePort } from "../../support/server.ts";
+import { freePort } from "../../support/server-process.ts";
 import { isSoak } from "../../support/soak.ts";
 import { type Random, randomOf, seedOf } from "../random.ts";
 import type { Settings } from "./app.ts";
