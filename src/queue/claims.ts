@@ -135,7 +135,10 @@ export class Claims<Tx> {
     const slots = running.freeSlots - this.#reserved;
     const trialIn = unrecorded.trialAt(now);
     if (trialIn === undefined) return { slots, wait: undefined, isTrial: false };
-    return { slots: trialIn > 0 ? 0 : Math.min(slots, 1), wait: trialIn, isTrial: true };
+    // Once the trial is due, only a free slot is missing. A wait of 0 ms would keep the loop busy until there is one.
+    return trialIn > 0
+      ? { slots: 0, wait: trialIn, isTrial: true }
+      : { slots: Math.min(slots, 1), wait: undefined, isTrial: true };
   }
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link slotsAt}. */

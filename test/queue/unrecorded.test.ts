@@ -1,6 +1,6 @@
 // A result that the store does not record holds its own event, and no other as long as the store records others.
 
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { StayhookError } from "../../src/errors.ts";
 import { type KeptResult, Unrecorded } from "../../src/queue/unrecorded.ts";
 import type { WorkResult } from "../../src/queue/work.ts";
@@ -213,6 +213,27 @@ test("events that were claimed with the first one run once each, and are kept as
   await advance(31 * SECOND);
   expect(await store.counts()).toMatchObject({ done: 30 });
   expect(ran.length).toBe(30);
+});
+
+test("a trial that is due while all slots are taken does not keep the event loop busy", async () => {
+  down.on = true;
+  const now = performance.now.bind(performance);
+  // A loop that never waits would hang this test.
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+    if (clock.mock.calls.length > 10_000) throw new Error("the event loop is busy");
+    return now();
+  });
+  const { add, ran, logged } = await startedQueue(["kept"], {
+    concurrency: 1,
+    alter: { settle: whileDown },
+    work: ({ eventId }) => (eventId === "kept" ? done : never()),
+  });
+  await add("takes the slot", "waits");
+  await advance(1500);
+  expect(ran).toEqual(["kept", "takes the slot"]);
+  await advance(10 * SECOND);
+  expect(clock.mock.calls.length).toBeLessThan(1000);
+  expect(logged.join()).not.toContain("the event loop is busy");
 });
 
 test("a result that another process has taken over is forgotten", async () => {
