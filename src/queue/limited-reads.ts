@@ -169,7 +169,8 @@ class LaneEvents {
 
   async #hasSnapshot(record: string): Promise<boolean> {
     if (this.#unknown.has(record)) return false;
-    if ((await this.#queue.store.snapshotOf(record)) !== undefined) return true;
+    const known = await answerOf("snapshotOf", async () => this.#queue.store.snapshotOf(record));
+    if (known !== undefined) return true;
     if (this.#unknown.size >= REMEMBERED) this.#unknown.clear();
     this.#unknown.add(record);
     return false;

@@ -23,11 +23,11 @@ export interface Doubt {
   readonly outage: Outage;
 }
 
-/** A known record that was not found. */
+/** A record that was not found. */
 export interface Suspect {
   readonly ref: string;
-  /** The record's last snapshot. */
-  readonly previous: Snapshot;
+  /** The record's last snapshot. `undefined` if the record is not known. */
+  readonly previous: Snapshot | undefined;
   /** Whether the event has waited for `giveUpAfter`. Listings then vouch for bookings, even if no other booking is found. */
   readonly isGivenUp: boolean;
   /** An answer to a request that began later vouches, too; on the monotonic clock. Default: others are read now. */
@@ -92,10 +92,12 @@ export class GoneWitness {
     let answer = await this.#readFirst(others, signal);
     if (answer === "missing" && isGivenUp)
       answer = await this.#readFirst(await this.#others(otherKind(kind), ref), signal);
-    if (answer === "missing" && (isGivenUp || others.length === 0))
-      answer = await this.#readList(suspect, signal);
-    if (answer === "missing") return this.#doubt(kind, ref, others);
-    if (answer !== "found") return answer;
+    if (answer === "missing" && suspect.previous && (isGivenUp || others.length === 0))
+      answer = await this.#readList(suspect.previous, kind, signal);
+    // Without any known record, none can be hidden.
+    const isHidden = answer === "missing" && (suspect.previous !== undefined || others.length > 0);
+    if (isHidden) return this.#doubt(kind, ref, others);
+    if (typeof answer === "object") return answer;
     this.#doubts.delete(nameOf(kind));
     return undefined;
   }
@@ -149,8 +151,11 @@ export class GoneWitness {
    * Reads the list of listings, which vouches for a booking if it has the booking's own listing. With the token of another
    * account, there is a list, too.
    */
-  async #readList({ ref, previous }: Suspect, signal: AbortSignal): Promise<"found" | "missing" | Doubt> {
-    const { account, kind } = parseRef(ref)!;
+  async #readList(
+    previous: Snapshot,
+    { account, kind }: AccountKind,
+    signal: AbortSignal,
+  ): Promise<"found" | "missing" | Doubt> {
     if (kind !== "booking") return "missing";
     const { listings } = account === undefined ? this.#client : this.#client.account(account);
     let rows: readonly Listing[] = [];

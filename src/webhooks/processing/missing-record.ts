@@ -51,8 +51,10 @@ export async function handleFailedRead<Tx>(
     if (isGone(previous)) return await handleStillGone(missing);
     return isMissing ? await handleMissing(missing, readAgain) : await handleRefused(missing);
   }
-  // The failure counts, unless nothing else is found either.
-  const doubt = isMissing ? queued.goneWitness.doubtOf(subject) : undefined;
+  // The failure counts, unless nothing else is found either. Ask anew: records of strangers alone would never end a doubt.
+  const isDoubted = isMissing && queued.goneWitness.doubtOf(subject) !== undefined;
+  const suspect = { ref: claim.ref!, previous, isGivenUp: false };
+  const doubt = isDoubted ? await queued.goneWitness.ask(suspect, context.signal) : undefined;
   return { state: "failed", ...(doubt ? { reason: failure.reason, ...doubt } : failure) };
 }
 

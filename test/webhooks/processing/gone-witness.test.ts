@@ -194,3 +194,22 @@ test("the timer of a booking that nothing vouches for is parked, and never fires
     reason: "not-found",
   });
 });
+
+test("a doubt ends although only the notifications of strangers wait", async () => {
+  const { notify, hide, store, platform, webhooks, kinds } = await hostOf(["A1", "A2"]);
+  hide("A1", "A2");
+  await notify("A1");
+  await advance(5 * MINUTE);
+  expect(await webhooks.health()).toMatchObject({ state: "paused" });
+  await notify("FORGED");
+  await store.discard({ ref: "booking:A1" });
+  await advance(MINUTE);
+  expect(await webhooks.health()).toMatchObject({ state: "paused", pauseScope: "bookings" });
+  for (const code of ["A1", "A2"]) platform.booking(code, "Confirmed", stayed);
+  await advance(MINUTE);
+  expect(await webhooks.health()).toMatchObject({ state: "running" });
+  await advance(HOUR);
+  expect(kinds().lastIndexOf("paused")).toBeLessThan(kinds().lastIndexOf("resumed"));
+  const events = await store.list({ ref: "booking:FORGED", limit: 1 });
+  expect(events).toMatchObject([{ state: "parked", attempts: 5 }]);
+});
