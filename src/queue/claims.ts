@@ -78,7 +78,7 @@ interface ClaimsOptions<Tx> {
   readonly unrecorded: Unrecorded;
   readonly leases: Leases<Tx>;
   readonly running: RunningAttempts<Tx>;
-  /** Called when a claim has ended, because others may wait for the slots that it had reserved. */
+  /** Called when a claim has ended: others may wait for the slots that it had reserved, and its own claims for slots. */
   readonly onFilled: () => void;
 }
 
@@ -179,7 +179,6 @@ export class Claims<Tx> {
       return { claimed: claims.length, next, started };
     } finally {
       this.#reserved -= limit;
-      this.startWaiting();
       onFilled();
     }
   }

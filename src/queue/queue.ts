@@ -64,7 +64,7 @@ export class Queue<Tx> {
     this.#claims = new Claims(options, {
       ...shared,
       running: this.#running,
-      onFilled: () => this.#changes.tell(),
+      onFilled: () => this.#slotFreed(),
     });
     this.#tries = new Tries(options, { ...shared, claims: this.#claims });
     this.#loop = new Loop(options, { claims: this.#claims, changes: this.#changes });
@@ -237,16 +237,15 @@ export class Queue<Tx> {
       const { scope, account } = pause;
       this.#options.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
       this.#mayBeDue();
-      return;
-    }
-    this.#options.observe({ kind: "paused", ...pause, wait: gate.waitAt(performance.now()), error });
+    } else this.#options.observe({ kind: "paused", ...pause, wait: gate.waitAt(performance.now()), error });
     this.#slotFreed();
-    this.#tries.look();
   }
 
+  /** Lets others begin: a slot is free, a claim has ended that had reserved slots, or other events may begin than before. */
   #slotFreed(): void {
     this.#claims.startWaiting();
     this.#changes.tell();
+    this.#tries.look();
   }
 
   /**
@@ -254,18 +253,13 @@ export class Queue<Tx> {
    * it has recorded the end. It has not recorded the end of a lost attempt.
    */
   #ended(end: AttemptEnd): void {
-    this.#tries.look();
-    if (this.#unsubscribe === undefined || end === "lost") {
-      this.#mayBeDue();
-      return;
-    }
-    this.#changes.looks += 1;
+    if (this.#unsubscribe === undefined || end === "lost") this.#mayBeDue();
+    else this.#changes.looks += 1;
     this.#slotFreed();
   }
 
   /** Makes the loop and the drains look for events: another event of a record may be due. */
   #mayBeDue(): void {
-    this.#claims.startWaiting();
     this.#changes.looks += 1;
     this.#loop.wake();
   }

@@ -9,6 +9,7 @@ import {
   HOUR,
   idsOf,
   jump,
+  late,
   longWork,
   MINUTE,
   outOfReach,
@@ -64,6 +65,20 @@ describe("while the platform refuses many records in a row", () => {
     await advance(2 * MINUTE);
     expect(logged.length).toBe(2);
     expect(logged[1]).toMatch(/\d{3} bookings in a row.*\d{3} similar lines were left out/);
+  });
+
+  test("reads go on although a claim of the loop has all slots when the next one may begin", async () => {
+    let reads = 0;
+    const work = () => {
+      reads += 1;
+      return refused;
+    };
+    await startedQueue(forged(300), { work, alter: { claim: late(() => sleep(20)) } });
+    await advance(2 * SECOND);
+    const before = reads;
+    // Nothing arrives meanwhile, and no attempt runs when the claim ends.
+    await advance(4 * SECOND);
+    expect(reads - before).toBeGreaterThan(4 * 8);
   });
 
   test("300 forged events at once do not delay genuine ones", async () => {
