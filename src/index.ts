@@ -66,10 +66,11 @@ export type {
   ResumedObservation,
   StartedObservation,
 } from "./queue/work.ts";
-export type { ErasedAccount, StoreSchema } from "./stores/event-store.ts";
 export { forwardTo, type IntakeStore } from "./stores/forward.ts";
 export { type MemoryStore, type MemoryStoreOptions, memoryStore } from "./stores/memory/index.ts";
+export type { ErasedAccount, StoreSchema } from "./stores/store-options.ts";
 export type { EndpointUrlOptions } from "./webhooks/endpoint-url.ts";
+export type { InAccount, Transactional, WithAccount } from "./webhooks/event-additions.ts";
 export type { EventOf } from "./webhooks/event-of.ts";
 export type {
   BookingEvent,
@@ -77,17 +78,14 @@ export type {
   BookingRequestEvent,
   BookingStatusEvent,
   BookingTimerEvent,
-  InAccount,
   ListingEvent,
   ListingGoneEvent,
   ListingStatusEvent,
   ListingTimerEvent,
   MessageWebhookEvent,
-  Transactional,
   UnknownEvent,
   WebhookCallbacks,
   WebhookEvent,
-  WithAccount,
 } from "./webhooks/events.ts";
 export type { FieldChange, FieldChanges, PreviousRecord } from "./webhooks/field-changes.ts";
 export { createWebhookHandler, type ForwardingHandler, type WebhookHandler } from "./webhooks/handler.ts";
@@ -137,4 +135,5 @@ export {
   stayChange,
 } from "./webhooks/stay-change.ts";
 export type { ReadyReport } from "./webhooks/strays.ts";
-export type { EventTimers, FiredTimer, RecordTimers, Timer, TimerOptions } from "./webhooks/timers.ts";
+export type { FiredTimer } from "./webhooks/timer-rules.ts";
+export type { EventTimers, RecordTimers, Timer, TimerOptions } from "./webhooks/timers.ts";

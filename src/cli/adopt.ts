@@ -7,8 +7,7 @@ import { readState, writeState } from "../reconcile/state.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { inAccountId } from "../webhooks/own-ids.ts";
-import { placeKey } from "../webhooks/reconciler-place.ts";
+import { inAccountId, placeKey } from "../webhooks/own-ids.ts";
 import { asWaiting, isHeld } from "./moved-events.ts";
 
 type Store = EventStore<unknown>;

@@ -4,7 +4,7 @@ import { inAccount, splitKey } from "../account.ts";
 import { eachEvent } from "../console/event-pages.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { storedId } from "../webhooks/stored-id.ts";
+import { storedId } from "../webhooks/own-ids.ts";
 import { MissingError, UsageError } from "./command.ts";
 
 const OWN = "stayhook:";

@@ -4,8 +4,9 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import type { DatabaseSync } from "node:sqlite";
 import { StayhookError } from "../errors.ts";
-import type { EventStore, StoreSchema } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import { isDriverProblem } from "../stores/load-driver.ts";
+import type { StoreSchema } from "../stores/store-options.ts";
 import { type Invocation, MissingError, type Options, UsageError } from "./command.ts";
 
 /** The options that only one engine has. */

@@ -2,7 +2,7 @@ import { parseExactly } from "../models/exact-json.ts";
 import { type Change, statesOf } from "../stores/event-states.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
-import { storedId } from "../webhooks/stored-id.ts";
+import { storedId } from "../webhooks/own-ids.ts";
 import { causeOf } from "./cause-key.ts";
 import { listQuery } from "./filter-form.ts";
 import { flashOf } from "./flash.ts";

@@ -8,7 +8,7 @@ import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
-import { knownType } from "../webhooks/timers.ts";
+import { knownType } from "../webhooks/timer-rules.ts";
 import { parkedAt } from "./cause-key.ts";
 import { type Soonest, soonest } from "./event-pages.ts";
 import { withoutFlash } from "./flash.ts";

@@ -2,7 +2,7 @@
 
 import { withTimeout } from "../async.ts";
 import { detached } from "../async-context.ts";
-import type { ClaimOptions } from "../stores/event-store.ts";
+import type { ClaimOptions } from "../stores/store-options.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Attempt } from "./attempt.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";

@@ -2,8 +2,8 @@
 
 import { now as clockNow } from "../clock.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { ListOptions } from "../stores/event-store.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
+import type { ListOptions } from "../stores/store-options.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Gate } from "./gate.ts";
 import { answerOf } from "./store-call.ts";

@@ -1,5 +1,6 @@
 import { goneRecordOf, isGone } from "../webhooks/processing/gone.ts";
 import { parseRef } from "../webhooks/refs.ts";
+import { addChange } from "./missed-changes.ts";
 import type { PassContext } from "./records.ts";
 
 /**
@@ -8,7 +9,7 @@ import type { PassContext } from "./records.ts";
  * @returns whether it is not clear if records are gone, or if the platform hides them all
  */
 export async function checkMissing(pass: PassContext): Promise<boolean> {
-  const { internals, stop, reader, changes, findings, store } = pass;
+  const { internals, stop, reader, findings, store } = pass;
   const doubted = new Set<string>();
   for (const { ref, since, done } of pass.missing) {
     const subject = parseRef(ref)!;
@@ -24,7 +25,7 @@ export async function checkMissing(pass: PassContext): Promise<boolean> {
     });
     if (stop.reason !== undefined) return doubted.size > 0;
     const gone = goneRecordOf(subject, known.snapshot);
-    const eventId = await changes.add(ref, known, gone.snapshot, stop.signal);
+    const eventId = await addChange(pass, ref, known, gone.snapshot, stop.signal);
     if (doubt) {
       // The event waits until the platform returns something, or until it gives up.
       doubted.add(subject.kind);

@@ -52,38 +52,34 @@ export interface ReconcileReport {
   readonly incomplete?: Incomplete;
 }
 
-/** A booking was read, or a listing was found in the list. */
-export interface CheckedObservation {
-  /** The kind of the observation. */
-  readonly kind: "checked";
+/** An observation of a record. */
+interface RecordObservation {
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. */
+  /** `booking:<code>` or `listing:<id>`. With accounts, `<account>/` precedes it. */
   readonly ref: string;
+}
+
+/** A booking was read, or a listing was found in the list. */
+export interface CheckedObservation extends RecordObservation {
+  /** The kind of the observation. */
+  readonly kind: "checked";
   /** The status that was read. */
   readonly status: string;
 }
 
 /** The first pass recorded the snapshot of a listing, without a callback. */
-export interface LearnedObservation {
+export interface LearnedObservation extends RecordObservation {
   /** The kind of the observation. */
   readonly kind: "learned";
-  /** The account, in a reconciler with `accounts`. */
-  readonly account?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. */
-  readonly ref: string;
   /** The status that was read. */
   readonly status: string;
 }
 
 /** The record has changed since its last handled event. The store now has an event for the change. */
-export interface ChangedObservation {
+export interface ChangedObservation extends RecordObservation {
   /** The kind of the observation. */
   readonly kind: "changed";
-  /** The account, in a reconciler with `accounts`. */
-  readonly account?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. */
-  readonly ref: string;
   /** The id of the event that the reconciler added. */
   readonly eventId: string;
   /** The status that was read. It is `undefined` if `watch` could not read the booking. */
@@ -95,12 +91,10 @@ export interface ChangedObservation {
 }
 
 /** A read failed, or `track` threw. */
-export interface ReadFailedObservation {
+export interface ReadFailedObservation extends RecordObservation {
   /** The kind of the observation. */
   readonly kind: "failed";
-  /** The account, in a reconciler with `accounts`. */
-  readonly account?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. For the list of listings, `ref` is `listings`. With accounts, `<account>/` precedes it. */
+  /** The record, or `listings` for the list of listings. With accounts, `<account>/` precedes it. */
   readonly ref: string;
   /** The error that was thrown. */
   readonly error: unknown;
@@ -110,13 +104,9 @@ export interface ReadFailedObservation {
  * The platform no longer returns a record that the store knows, but returns others. The store now has an event for it,
  * whose callback is `booking.gone` or `listing.gone`.
  */
-export interface GoneObservation {
+export interface GoneObservation extends RecordObservation {
   /** The kind of the observation. */
   readonly kind: "gone";
-  /** The account, in a reconciler with `accounts`. */
-  readonly account?: string | undefined;
-  /** `booking:<code>` or `listing:<id>`. */
-  readonly ref: string;
   /** The status in the snapshot. */
   readonly previousStatus: string;
 }
@@ -210,7 +200,7 @@ export type ExpectedUrls = Readonly<Record<string, string | null | undefined>>;
 export type Account = string | undefined;
 
 /** The checked {@link ReconcilerOptions} with their defaults. */
-export interface Settings {
+export interface Settings extends Omit<Checked, "expectedEndpoints" | "observe" | "logger"> {
   readonly internals: Internals;
   /** The account that these settings are for. See {@link settingsOf}. */
   readonly account: Account;
@@ -218,15 +208,8 @@ export interface Settings {
   readonly client: Internals["client"];
   readonly store: EventStore<unknown>;
   readonly gates: Gates;
-  readonly every: number;
-  /** It is `undefined` if there is one account. */
-  readonly accounts: ReconcilerOptions["accounts"];
   /** Rejects if the user's function throws, or gives no endpoints. */
   readonly expectedEndpoints: () => Promise<ExpectedUrls>;
-  readonly concurrency: number;
-  readonly rate: number;
-  readonly lookBack: number;
-  readonly baseline: boolean;
   /** Gets each observation. Does not throw. */
   readonly observe: (event: ReconcileObservation) => void;
   readonly log: Log;
@@ -247,6 +230,8 @@ const schema = () =>
     logger: logger().optional(),
   });
 
+type Checked = z.output<ReturnType<typeof schema>>;
+
 /** @throws InvalidArgumentError naming each argument that is wrong */
 export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Settings {
   const internals = internalsOf(webhooks)!;
@@ -254,9 +239,9 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
     ...problemsWithHandler(webhooks, ", because forwardTo stores no snapshots, which the reconciler needs"),
     ...(internals ? problemsWithAccounts(internals, options) : []),
   ];
-  const checked = check(schema, options, { before });
-  const { every, accounts, concurrency, rate, lookBack, baseline } = checked;
-  const log = checked.logger ? new Log(checked.logger) : internals.log;
+  const { expectedEndpoints, observe, logger, ...checked } = check(schema, options, { before });
+  const { every } = checked;
+  const log = logger ? new Log(logger) : internals.log;
   // A pass renews each snapshot that is older than half the retention. If the time between two passes is longer than
   // this half, the store may delete a snapshot before a pass renews it.
   if (every > internals.snapshotRetention / 2)
@@ -264,19 +249,14 @@ export function checkOptions(webhooks: unknown, options: ReconcilerOptions): Set
       `the store deletes a snapshot after ${internals.snapshotRetention} ms, which is too soon for a reconciler that makes a pass every ${every} ms. Set the handler's \`snapshotRetention\` to at least twice the reconciler's \`every\``,
     );
   return {
+    ...checked,
     internals,
     account: undefined,
     client: internals.client,
     store: internals.store!,
     gates: internals.gates!,
-    every,
-    accounts,
-    expectedEndpoints: expectedOf(checked.expectedEndpoints),
-    concurrency,
-    rate,
-    lookBack,
-    baseline,
-    observe: safeObserve(checked.observe, log),
+    expectedEndpoints: expectedOf(expectedEndpoints),
+    observe: safeObserve(observe, log),
     log,
   };
 }

@@ -1,7 +1,5 @@
-import { untilAborted } from "../async.ts";
 import { AgainPass } from "./again.ts";
 import { handleEvents } from "./handle-events.ts";
-import { MissedChanges } from "./missed-changes.ts";
 import { OneAtATime } from "./one-at-a-time.ts";
 import type { ReconcileReport, Settings } from "./options.ts";
 import { Pass } from "./pass.ts";
@@ -27,14 +25,12 @@ interface Occasion {
 /** Makes the passes of one account, one at a time. */
 export class Passes {
   readonly #settings: Settings;
-  readonly #changes: MissedChanges;
   readonly #watch: Watch;
   readonly #passes = new OneAtATime<Made>();
 
   constructor(settings: Settings) {
     this.#settings = settings;
-    this.#changes = new MissedChanges(settings.store, settings.internals);
-    this.#watch = new Watch(settings, this.#changes);
+    this.#watch = new Watch(settings);
   }
 
   /** Whether nothing is running, and nothing is left to remember for the next pass. */
@@ -60,7 +56,7 @@ export class Passes {
   async #make(stop: StopReason, occasion: Occasion): Promise<Made> {
     const { account, observe, log } = this.#settings;
     const beganAt = performance.now();
-    const findings = new Findings(this.#settings, this.#changes);
+    const findings = new Findings(this.#settings);
     const pass = await this.#passUnderLock(stop, findings, occasion);
     const { checked, changed, failed } = findings;
     const incomplete = pass ? stop.reason : "locked";
@@ -107,7 +103,7 @@ export class Passes {
     });
     if (!lock) return undefined;
     const reader = new Reader({ ...this.#settings, stop, gates, backoff, asked });
-    const shared = { stop, reader, findings, changes: this.#changes, missing: [], unreached: [] };
+    const shared = { stop, reader, findings, missing: [], unreached: [] };
     const context = { ...this.#settings, ...shared };
     const pass = again
       ? new AgainPass(context, lock.state.again!, again.runId)
@@ -120,12 +116,4 @@ export class Passes {
     }
     return pass;
   }
-}
-
-/** Resolves when each due event has had an attempt, or when the signal aborts. The handler then still handles them. */
-export async function handled({ internals }: Settings, signal: AbortSignal | undefined): Promise<void> {
-  const drained = internals.drainIfStarted();
-  await (signal ? untilAborted(drained, signal) : drained).catch((error) => {
-    if (!signal?.aborted) throw error;
-  });
 }

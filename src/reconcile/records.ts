@@ -5,9 +5,10 @@ import type { EventState } from "../stores/event-states.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { ReconcilerAlarm } from "../webhooks/observability.ts";
 import { isGone } from "../webhooks/processing/gone.ts";
+import { readRecord } from "../webhooks/processing/read-record.ts";
 import { compare, fetchFailure, type TrackedSnapshot } from "../webhooks/processing/record.ts";
 import { parseRef } from "../webhooks/refs.ts";
-import type { MissedChanges } from "./missed-changes.ts";
+import { addChange } from "./missed-changes.ts";
 import type { ChangedObservation, GoneObservation, Settings } from "./options.ts";
 import type { Reader, StopReason } from "./reader.ts";
 
@@ -16,14 +17,12 @@ const WAITING: readonly EventState[] = ["pending", "processing", "retrying"];
 /** Counts and observes what is found in the records of an account. */
 export class Findings {
   readonly #settings: Settings;
-  readonly #changes: MissedChanges;
   checked = 0;
   changed = 0;
   failed = 0;
 
-  constructor(settings: Settings, changes: MissedChanges) {
+  constructor(settings: Settings) {
     this.#settings = settings;
-    this.#changes = changes;
   }
 
   check(ref: string, status: string): void {
@@ -70,7 +69,7 @@ export class Findings {
       return true;
     }
     const isMissed = !(await this.#waits(ref));
-    const eventId = await this.#changes.add(ref, known, now.snapshot, signal);
+    const eventId = await addChange(this.#settings, ref, known, now.snapshot, signal);
     if (eventId === undefined) return !signal.aborted;
     const [previousStatus, { status }] = [known?.snapshot.status, now.snapshot];
     this.change({ kind: "changed", ref, eventId, previousStatus, status, changes });
@@ -112,7 +111,6 @@ interface Missing {
 export interface PassContext extends Settings {
   readonly stop: StopReason;
   readonly reader: Reader;
-  readonly changes: MissedChanges;
   readonly findings: Findings;
   readonly missing: Missing[];
   /** The `done` functions of unreachable records. The pass calls them when the platform answers for another record. */
@@ -131,16 +129,12 @@ export async function checkRecord(
   done: () => void,
   row?: TrackedSnapshot,
 ): Promise<void> {
-  const { client, store, reader, internals, findings } = pass;
+  const { store, reader, internals, findings } = pass;
   const subject = parseRef(ref);
   if (!subject) return done();
   const before = await store.snapshotOf(ref);
   const since = performance.now();
-  const read = await reader.read<Booking | Listing>(ref, (options) =>
-    subject.kind === "booking"
-      ? client.bookings.get(subject.bookingCode, options)
-      : client.listings.get(subject.listingId, options),
-  );
+  const read = await reader.read(ref, () => readRecord(internals.client, subject, pass.stop.signal));
   if (read === undefined) return;
   if (!("error" in read)) internals.goneWitness!.found(ref, since);
   if ("error" in read && !row) {

@@ -3,7 +3,7 @@
 import { v4 } from "uuid";
 import * as z from "zod";
 import type { EventStore } from "../stores/event-store.ts";
-import { placeKey } from "../webhooks/reconciler-place.ts";
+import { placeKey } from "../webhooks/own-ids.ts";
 
 /** The part of the state from which the next pass continues, even if this process dies. */
 export type Progress = Partial<PassState>;

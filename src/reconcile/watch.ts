@@ -4,24 +4,22 @@ import { WebhookNotification } from "../models/notification.ts";
 import type { Booking } from "../models/records.ts";
 import { compare, fetchFailure } from "../webhooks/processing/record.ts";
 import { bookingRef } from "../webhooks/refs.ts";
-import type { MissedChanges } from "./missed-changes.ts";
+import { addChange } from "./missed-changes.ts";
 import type { Settings } from "./options.ts";
 import { Findings } from "./records.ts";
 
 /** Compares the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
 export class Watch {
   readonly #settings: Settings;
-  readonly #changes: MissedChanges;
   readonly #findings: Findings;
   readonly #adding = new Set<Promise<unknown>>();
   /** The records that each pass reads until the store has their snapshots. */
   readonly refs = new Set<string>();
   readonly #closing = new AbortController();
 
-  constructor(settings: Settings, changes: MissedChanges) {
+  constructor(settings: Settings) {
     this.#settings = settings;
-    this.#changes = changes;
-    this.#findings = new Findings(settings, changes);
+    this.#findings = new Findings(settings);
   }
 
   /** Whether no call of {@link add} is running, and nothing is left to remember. */
@@ -88,7 +86,7 @@ export class Watch {
     const now = booking && internals.snapshotOf("booking", booking, account);
     if (known && now) return void (await this.#findings.compare(ref, known, now, signal));
     if (!known) this.refs.add(ref);
-    const eventId = await this.#changes.add(ref, known, now?.snapshot, signal);
+    const eventId = await addChange(this.#settings, ref, known, now?.snapshot, signal);
     if (eventId === undefined) return;
     const { changes } = now ? compare(undefined, now) : { changes: {} };
     const [previousStatus, status] = [known?.snapshot.status, booking?.status];

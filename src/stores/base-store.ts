@@ -1,46 +1,19 @@
-import { checkAccount } from "../account.ts";
 import { withTimeout } from "../async.ts";
 import { clockOffset } from "../clock.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { checkedRestriction } from "./beginnings.ts";
 import { NoAnswerError } from "./call-errors.ts";
-import { CallGroup } from "./call-group.ts";
-import { checkedChangeFilter, checkedFilter, type EventFilter } from "./event-filter.ts";
-import { type Change, type EventState, statesOf } from "./event-states.ts";
-import type {
-  AddOptions,
-  ClaimOptions,
-  ErasedAccount,
-  EventStore,
-  ListOptions,
-  NextDueOptions,
-  Outcome,
-  PruneOptions,
-  PruneSnapshotsOptions,
-} from "./event-store.ts";
+import { CallGroup, GROUP } from "./call-group.ts";
+import type { Outcome } from "./event-store.ts";
 import { isFiring, rowIdOf, withFiringId, withRowId } from "./firing-id.ts";
-import { keepLastReceived, LAST_RECEIVED } from "./last-received.ts";
-import { LostClaims } from "./lost-claims.ts";
-import {
-  type Addition,
-  additionOf,
-  type ClaimedRow,
-  copyOfSnapshot,
-  type Settlement,
-  settlementOf,
-} from "./outcomes.ts";
-import { slices } from "./slices.ts";
-import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
+import { LAST_RECEIVED } from "./last-received.ts";
+import { type Addition, additionOf, type ClaimedRow, type Settlement, settlementOf } from "./outcomes.ts";
 import type { SqlNotifier } from "./sql/driver.ts";
 import { StoreClock } from "./store-clock.ts";
-import { type AddAnswer, type ClaimCall, type Settled, StoreSteps } from "./store-steps.ts";
+import type { AddOptions, ClaimOptions, NextDueOptions } from "./store-options.ts";
+import { type AddAnswer, type ClaimCall, type Claimed, type Settled, StoreSteps } from "./store-steps.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
-import { Subscribers } from "./subscribers.ts";
-
-/** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
-const CHANGE_BATCH = 500;
-const SNAPSHOTS_PAGE = 500;
 
 /** How long `close` waits for the calls that share a statement, ms. The network may be gone. */
 const CALLS_WITHIN = 8000;
@@ -51,11 +24,12 @@ export const CLOSE_WITHIN = 2000;
 const CLAIMS = 10_000;
 
 /**
- * What all stores do alike: checks of arguments, calls that share a statement, what an attempt does to its event, claims
+ * What all stores do alike while events are handled: calls that share a statement, what an attempt does to its event, claims
  * that got no answer, `lastReceivedAt`, and subscribers. The public methods take and give the ids of a timer's firings.
  */
-export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements EventStore<Tx> {
-  protected readonly subscribers = new Subscribers();
+export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> {
+  // The set contains objects, not functions, because the same function may subscribe twice.
+  readonly #subscriptions = new Set<{ readonly wake: () => void }>();
   readonly #adds = new CallGroup<Addition, AddAnswer>(
     ({ event }) => event.eventId,
     (additions) => this.#add(additions),
@@ -64,15 +38,9 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     ({ claim }) => claim.ref ?? claim.eventId,
     (settlements) => this.doSettle(settlements),
   );
-  readonly #renewals = new CallGroup<Renewal, boolean>(
-    ({ claim }) => claim.lease,
-    (renewals) => this.#renew(renewals),
-  );
   readonly #rows = new Map<string, ClaimedRow>();
-  readonly #lost = new LostClaims({
-    find: (calls) => this.doFindLost(calls),
-    release: ({ claim, row }) => this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" })),
-  });
+  /** The calls of `claim` that got no answer. */
+  readonly #lost = new Set<ClaimCall>();
   /** Begins the tokens of this handle's additions. Made with the first one, because a Worker's start has no random values. */
   #name: string | undefined;
   #added = 0;
@@ -80,7 +48,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     newestReceivedAt: () => this.#newestReceivedAt(),
     setBack: async () => {
       await this.doSetBack();
-      this.#woke();
+      this.woke();
     },
   });
   #isWaking = false;
@@ -109,7 +77,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
       return answers;
     } finally {
       // After an error, only the answer may have been lost. The repeated call then finds a duplicate, and would wake nobody.
-      if (answers === undefined || answers.includes("added")) this.#woke();
+      if (answers === undefined || answers.includes("added")) this.woke();
     }
   }
 
@@ -126,7 +94,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
       return [];
     }
     if (options.eventId !== undefined) {
-      if (!(await this.#isCurrent(options.eventId))) return [];
+      if (!(await this.isCurrent(options.eventId))) return [];
       checked.eventId = rowIdOf(options.eventId).eventId;
     }
     const { claimed, next } = await this.#clock.follow(
@@ -140,31 +108,38 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   /** @returns the claims, and the ms until the next one can succeed; `null` if no event waits */
   async #claim(options: ClaimOptions) {
-    await this.#lost.giveBack();
+    await this.#giveBack();
     const call: ClaimCall = { ...options, token: crypto.randomUUID().slice(9), claimed: [] };
-    const { now, result } = await this.#lost.watch(call, () => this.doClaim(call));
+    const { now, result } = await this.doClaim(call).catch((error: unknown) => {
+      this.#lost.add(call);
+      throw error;
+    });
     const { claimed, nextDueAt: at } = result;
     return { now, result: { claimed, next: at == null ? at : Math.max(0, at - now) } };
   }
 
-  async renew(claims: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
-    this.assertOpen();
-    const duration = Math.max(1, Math.ceil(leaseDuration));
-    const held = await Promise.all(
-      claims.map((claim) => this.#renewals.call({ claim: withRowId(claim), duration })),
-    );
-    return claims.filter((_, index) => held[index]);
+  /**
+   * Releases the events of claims that got no answer: no process got them, so the attempts do not count, and no event waits
+   * for the end of a lease that nobody holds. Until it succeeds, each later call tries again.
+   */
+  async #giveBack(): Promise<void> {
+    if (this.#lost.size === 0) return;
+    const calls = [...this.#lost];
+    const release = ({ claim, row }: Claimed) =>
+      this.#settles.call(settlementOf<Tx>(claim, row, { state: "released" }));
+    await Promise.all((await this.doFindLost(calls)).map(release));
+    for (const call of calls) this.#lost.delete(call);
   }
 
-  /** Renewals of one handler have the same duration, so that they share a statement. */
-  async #renew(renewals: readonly Renewal[]): Promise<boolean[]> {
-    const held = new Set<string>();
-    for (const duration of new Set(renewals.map((renewal) => renewal.duration))) {
-      const same = renewals.filter((renewal) => renewal.duration === duration);
-      const claims = same.map(({ claim }) => claim);
-      for (const lease of await this.doRenew(claims, duration)) held.add(lease);
-    }
-    return renewals.map(({ claim }) => held.has(claim.lease));
+  async renew(given: readonly ClaimedEvent[], leaseDuration: number): Promise<ClaimedEvent[]> {
+    this.assertOpen();
+    const duration = Math.max(1, Math.ceil(leaseDuration));
+    const claims = given.map(withRowId);
+    const groups = Array.from({ length: Math.ceil(claims.length / GROUP) }, (_, n) =>
+      claims.slice(n * GROUP, (n + 1) * GROUP),
+    );
+    const held = new Set((await Promise.all(groups.map((group) => this.doRenew(group, duration)))).flat());
+    return given.filter(({ lease }) => held.has(lease));
   }
 
   async settle(given: ClaimedEvent, outcome: Outcome<Tx>): Promise<boolean> {
@@ -179,7 +154,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
         ? (await this.doSettle([settlement]))[0]!
         : await this.#settles.call(settlement);
     this.#rows.delete(claim.lease);
-    if (held && (more || settlement.additions.length > 0)) this.#woke();
+    if (held && (more || settlement.additions.length > 0)) this.woke();
     return held;
   }
 
@@ -198,37 +173,12 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     this.assertOpen();
     checkNoUnknown(options, ["except", "only"]);
     const restriction = checkedRestriction(options);
-    await this.#lost.giveBack();
+    await this.#giveBack();
     if (restriction.only?.length === 0) return undefined;
     return this.#clock.follow(
       () => this.doNextDue(restriction),
       (next) => next === 0,
     );
-  }
-
-  async remove(ref: string, what: readonly string[] | "timers"): Promise<number> {
-    this.assertOpen();
-    checkRef(ref);
-    if (what === "timers") return this.doRemove(ref, what);
-    const current = await Promise.all(what.map((eventId) => this.#isCurrent(eventId)));
-    const rows = what.filter((_, index) => current[index]).map((eventId) => rowIdOf(eventId).eventId);
-    return rows.length === 0 ? 0 : this.doRemove(ref, rows);
-  }
-
-  async list({ limit: asked, after, ...given }: ListOptions): Promise<StoredEvent[]> {
-    this.assertOpen();
-    const filter = checkedFilter(given);
-    const limit = Math.ceil(asked);
-    const events: StoredEvent[] = [];
-    const from = after === undefined ? undefined : await this.arrivalOf(rowIdOf(after).eventId);
-    if (!(limit > 0) || (after !== undefined && from === undefined)) return events;
-    const rest = (before: number | undefined) =>
-      this.doList(filter, { before, limit: limit - events.length });
-    for await (const found of slices(rest, from)) {
-      events.push(...found.map(withFiringId));
-      if (events.length >= limit) break;
-    }
-    return events;
   }
 
   async get(eventId: string): Promise<StoredEvent | undefined> {
@@ -241,23 +191,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   }
 
   /** Whether the id is no firing of a timer, or the last firing that was set. */
-  async #isCurrent(eventId: string): Promise<boolean> {
+  protected async isCurrent(eventId: string): Promise<boolean> {
     return rowIdOf(eventId).timestamp === undefined || (await this.get(eventId)) !== undefined;
-  }
-
-  async counts(): Promise<Record<EventState, number>> {
-    this.assertOpen();
-    return this.doCounts();
-  }
-
-  async oldestWaiting(): Promise<number | undefined> {
-    this.assertOpen();
-    return this.doOldestWaiting();
-  }
-
-  async scheduledDue(): Promise<number> {
-    this.assertOpen();
-    return this.doScheduledDue();
   }
 
   async lastReceivedAt(): Promise<Date | undefined> {
@@ -267,124 +202,26 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     return newest || kept ? new Date(Math.max(newest, kept)) : undefined;
   }
 
-  replay(filter: EventFilter): Promise<number> {
-    return this.#change("replay", filter);
-  }
-
-  discard(filter: EventFilter): Promise<number> {
-    return this.#change("discard", filter);
-  }
-
-  async erase(ref: string): Promise<number> {
-    this.assertOpen();
-    checkRef(ref);
-    await this.#keepLastReceived();
-    const erased = await this.doErase(ref);
-    if (erased !== undefined) return erased;
-    throw new StayhookError(
-      `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the attempt has ended.`,
-    );
-  }
-
-  async eraseAccount(account: string): Promise<ErasedAccount> {
-    checkAccount(account);
-    this.assertOpen();
-    await this.#keepLastReceived();
-    let [events, snapshots, processing] = [0, 0, 0];
-    let from: string | undefined;
-    do {
-      this.assertOpen();
-      const step = await this.doEraseAccount(account, from);
-      events += step.events;
-      snapshots += step.snapshots;
-      processing += step.processing;
-      from = step.next;
-    } while (from !== undefined);
-    return { events, snapshots, processing };
-  }
-
-  async snapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
-    this.assertOpen();
-    return this.doSnapshotOf(ref);
-  }
-
-  async *snapshots(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
-    checkNoUnknown(options, ["after"]);
-    let last = options.after;
-    for (;;) {
-      this.assertOpen();
-      const page = await this.doSnapshots(last, SNAPSHOTS_PAGE);
-      yield* page;
-      if (page.length < SNAPSHOTS_PAGE) return;
-      last = page.at(-1)!.ref;
-    }
-  }
-
-  async learn(ref: string, snapshot: Snapshot): Promise<boolean> {
-    this.assertOpen();
-    return this.doLearn(ref, copyOfSnapshot(snapshot));
-  }
-
-  async getMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    this.assertOpen();
-    return this.doGetMeta(key);
-  }
-
-  async setMeta(
-    key: string,
-    value: string | undefined,
-    options: { readonly expected: string | undefined },
-  ): Promise<boolean> {
-    this.assertOpen();
-    checkNoUnknown(options, ["expected"]);
-    return this.doSetMeta(key, value, options.expected);
-  }
-
-  async prune(options: PruneOptions): Promise<number> {
-    this.assertOpen();
-    checkNoUnknown(options, ["state", "reason", "age", "limit"]);
-    if (options.state !== "done" && options.state !== "parked")
-      throw new InvalidArgumentError({ path: ["state"], message: 'must be "done" or "parked"' });
-    // No done event has a failure reason, so nothing matches.
-    if (options.limit <= 0 || (options.state === "done" && options.reason !== undefined)) return 0;
-    await this.#keepLastReceived();
-    return this.doPrune({ ...options, limit: Math.ceil(options.limit) });
-  }
-
-  async pruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    this.assertOpen();
-    checkNoUnknown(options, ["age", "limit"]);
-    return options.limit <= 0 ? 0 : this.doPruneSnapshots({ ...options, limit: Math.ceil(options.limit) });
-  }
-
-  async restore(batch: {
-    readonly events: readonly StoredEvent[];
-    readonly snapshots: readonly RecordSnapshot[];
-  }): Promise<void> {
-    this.assertOpen();
-    const issues = batch.events.flatMap(({ eventId, state }, index) =>
-      state === "processing"
-        ? [
-            {
-              path: ["events", index],
-              message: `event ${eventId} is processing. Restore it when its attempt has ended`,
-            },
-          ]
-        : [],
-    );
-    if (issues.length > 0) throw new InvalidArgumentError(issues);
-    await this.doRestore(batch.events.map(withRowId), batch.snapshots);
-    this.#woke();
-  }
-
   subscribe(wake: () => void): () => void {
     this.assertOpen();
-    const unsubscribe = this.subscribers.add(wake);
-    this.#silence ??= this.notifier?.listen(() => this.subscribers.wake());
+    const subscription = { wake };
+    this.#subscriptions.add(subscription);
+    this.#silence ??= this.notifier?.listen(() => this.wakeHere());
     return () => {
-      unsubscribe();
-      if (this.subscribers.isEmpty) this.#endListening();
+      this.#subscriptions.delete(subscription);
+      if (this.#subscriptions.size === 0) this.#endListening();
     };
+  }
+
+  /** Wakes the subscribers of this process, because an event may be due. */
+  protected wakeHere(): void {
+    for (const { wake } of [...this.#subscriptions]) {
+      try {
+        wake();
+      } catch {
+        // Ignore an error of `wake`. The store has already written the change, so the store's method must not reject.
+      }
+    }
   }
 
   #endListening(): void {
@@ -393,7 +230,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#close().finally(() => this.subscribers.clear());
+    this.#closing ??= this.#close().finally(() => this.#subscriptions.clear());
     return this.#closing;
   }
 
@@ -403,7 +240,7 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
 
   /** Calls that wait for their statement were made before `close`, so let them end first. */
   async #close(): Promise<void> {
-    const idle = Promise.all([this.#adds.idle(), this.#settles.idle(), this.#renewals.idle()]);
+    const idle = Promise.all([this.#adds.idle(), this.#settles.idle()]);
     await withTimeout(CALLS_WITHIN, idle);
     this.#endListening();
     await this.doClose();
@@ -427,14 +264,14 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
   }
 
   /** Wakes the subscribers once for all events that one turn made due. */
-  #woke(): void {
+  protected woke(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;
     // Not `queueMicrotask`, which tests fake.
     void Promise.resolve().then(() => {
       this.#isWaking = false;
       if (this.closed) return;
-      this.subscribers.wake();
+      this.wakeHere();
       this.notifier?.notify();
     });
   }
@@ -456,38 +293,8 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> implements Ev
     const event = await this.doGet(eventId);
     return event && { history: event.history, worker: undefined };
   }
-
-  /** Notes when the last webhook event was recorded, because the caller may delete this event. */
-  async #keepLastReceived(): Promise<void> {
-    const newest = await this.doLastReceivedAt();
-    if (newest !== undefined) await keepLastReceived(this, newest);
-  }
-
-  async #change(change: Change, given: EventFilter): Promise<number> {
-    this.assertOpen();
-    const filter = checkedChangeFilter(change, given);
-    const states = statesOf(change, filter);
-    let changed = 0;
-    const batch = async (before: number | undefined) => {
-      this.assertOpen();
-      return this.doChange(change, filter, states, { before, limit: CHANGE_BATCH });
-    };
-    for await (const found of slices(batch)) changed += found;
-    if (changed > 0) this.#woke();
-    return changed;
-  }
 }
 
 function hasTimes(outcome: Outcome<never>): boolean {
   return "events" in outcome && outcome.events?.some(({ dueAt }) => dueAt !== undefined) === true;
-}
-
-interface Renewal {
-  readonly claim: ClaimedEvent;
-  readonly duration: number;
-}
-
-function checkRef(ref: unknown): void {
-  if (typeof ref !== "string" || ref === "")
-    throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
 }

@@ -1,7 +1,7 @@
 // Which records a claim takes, by the beginnings of their keys: the options `except` and `only`.
 
 import { InvalidArgumentError, type Issue } from "../errors.ts";
-import type { NextDueOptions } from "./event-store.ts";
+import type { NextDueOptions } from "./store-options.ts";
 
 /** Checked beginnings without repetitions. An absent list restricts nothing. */
 export interface Restriction {

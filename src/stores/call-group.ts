@@ -3,7 +3,7 @@
 import { detached } from "../async-context.ts";
 
 /** The maximum number of calls that share a statement. */
-const GROUP = 200;
+export const GROUP = 200;
 /** How long a call waits for the statement before its own, ms. A statement that takes longer probably waits for a lock. */
 const SLOW = 50;
 

@@ -25,6 +25,16 @@ export const eventStates: readonly EventState[] = [
   "parked",
 ];
 
+/** The counts of a store without events. */
+export const noEvents: Readonly<Record<EventState, number>> = {
+  scheduled: 0,
+  pending: 0,
+  processing: 0,
+  retrying: 0,
+  done: 0,
+  parked: 0,
+};
+
 export const failureReasons: readonly FailureReason[] = [
   "callback",
   "invalid-record",

@@ -9,19 +9,11 @@ export { documentStore } from "./document/document-store.ts";
 export type { EventFilter } from "./event-filter.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
-  AddOptions,
-  ClaimOptions,
   Entry,
   EventStore,
   FurtherChanges,
   FurtherEvent,
-  ListOptions,
-  NextDueOptions,
   Outcome,
-  PruneOptions,
-  PruneSnapshotsOptions,
-  Replace,
-  StoreSchema,
   SynchronousTransaction,
   Write,
 } from "./event-store.ts";
@@ -44,4 +36,14 @@ export {
 } from "./sql/driver.ts";
 export { sqlStore } from "./sql/sql-store.ts";
 export { sqliteDialect } from "./sqlite/sqlite-dialect.ts";
+export type {
+  AddOptions,
+  ClaimOptions,
+  ListOptions,
+  NextDueOptions,
+  PruneOptions,
+  PruneSnapshotsOptions,
+  Replace,
+  StoreSchema,
+} from "./store-options.ts";
 export type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";

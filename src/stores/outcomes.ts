@@ -5,9 +5,10 @@
 
 import { now } from "../clock.ts";
 import type { EventState, FailureReason } from "./event-states.ts";
-import type { AddOptions, Outcome, Write } from "./event-store.ts";
+import type { Outcome, Write } from "./event-store.ts";
 import { clearedTime, rowIdOf } from "./firing-id.ts";
 import type { Snapshot } from "./snapshot.ts";
+import type { AddOptions } from "./store-options.ts";
 import type { AttemptEntry, ClaimedEvent, NewEvent, StoredEvent } from "./stored-event.ts";
 
 const DAY = 24 * 60 * 60_000;

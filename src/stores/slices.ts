@@ -1,4 +1,4 @@
-// Long work in parts: lists and changes of many events, from the newest event to the oldest.
+// Long work in parts: lists and changes of many events or records.
 
 /** Selects a part of the events. The events are sorted from newest to oldest. */
 export interface Slice {
@@ -9,21 +9,21 @@ export interface Slice {
 }
 
 /** The result of a method that reads or changes one {@link Slice}. */
-export interface Sliced<T> {
+export interface Sliced<T, Place = number> {
   readonly found: T;
-  /** The value of `before` for the next slice. It is `undefined` after the last slice. */
-  readonly next: number | undefined;
+  /** Where the next slice begins: its value of `before`. It is `undefined` after the last slice. */
+  readonly next: Place | undefined;
 }
 
-/** Runs a step for one slice after the other, until no event is left or the caller has enough. */
-export async function* slices<T>(
-  step: (before: number | undefined) => Promise<Sliced<T>>,
-  from?: number,
+/** Runs a step for one slice after the other, until nothing is left or the caller has enough. */
+export async function* slices<T, Place = number>(
+  step: (place: Place | undefined) => Promise<Sliced<T, Place>>,
+  from?: Place,
 ): AsyncGenerator<T> {
-  let before = from;
+  let place = from;
   do {
-    const { found, next } = await step(before);
+    const { found, next } = await step(place);
     yield found;
-    before = next;
-  } while (before !== undefined);
+    place = next;
+  } while (place !== undefined);
 }

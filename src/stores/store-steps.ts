@@ -3,18 +3,14 @@
 import type { Restriction } from "./beginnings.ts";
 import type { RowFilter } from "./event-filter.ts";
 import type { Change, EventState } from "./event-states.ts";
-import type {
-  ClaimOptions,
-  ErasedAccount,
-  EventStore,
-  PruneOptions,
-  PruneSnapshotsOptions,
-} from "./event-store.ts";
+import type { EventStore } from "./event-store.ts";
+import type { MemoryTables } from "./memory/memory-tables.ts";
 import type { Addition, ClaimedRow, Settlement } from "./outcomes.ts";
 import type { Slice, Sliced } from "./slices.ts";
-import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
+import type { RecordSnapshot } from "./snapshot.ts";
 import type { Timed } from "./store-clock.ts";
-import type { ClaimedEvent, StoredEvent } from "./stored-event.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "./store-options.ts";
+import type { ClaimedEvent, RecordName, StoredEvent } from "./stored-event.ts";
 
 /** The answer of {@link EventStore.add}. */
 export type AddAnswer = Awaited<ReturnType<EventStore["add"]>>;
@@ -43,10 +39,20 @@ export interface Settled {
   readonly more: boolean;
 }
 
-/** One step of `eraseAccount`. */
-export interface EraseStep extends ErasedAccount {
-  /** Where the next step begins. It is `undefined` after the last step. */
-  readonly next: string | undefined;
+/** Some of the records that a change takes one step after the other. */
+export type RecordPage = Sliced<readonly RecordName[], string>;
+
+/** The rows that a rule needs: the records, with those of their events that have a due time. */
+export interface Scope {
+  readonly records: readonly RecordName[];
+  /** The rule also needs these events, which may be events of other records. */
+  readonly ids?: readonly string[];
+  /** Which ended events of the records the rule also needs. Default: none. */
+  readonly ended?: "parked" | "timers" | "all";
+  /** How many events the rule may add. Default: 0. */
+  readonly adds?: number;
+  /** What failed, for error messages. */
+  readonly failing: string;
 }
 
 /** One call of `claim`, as a store makes it. Its `except` and `only` are checked, and not empty. */
@@ -58,7 +64,7 @@ export interface ClaimCall extends ClaimOptions {
 }
 
 /**
- * What a store does. The steps get only checked values, and write down what they get. `BaseStore` calls them.
+ * What a store does. The steps get only checked values, and write down what they get. `BaseStore` and `RecordStore` call them.
  *
  * Each event has an **arrival number**, which is higher than the numbers of all earlier events.
  *
@@ -95,7 +101,6 @@ export abstract class StoreSteps<Tx> {
    * and no lease ends later than its duration from now.
    */
   protected abstract doSetBack(): Promise<void>;
-  protected abstract doRemove(ref: string, what: readonly string[] | "timers"): Promise<number>;
   protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
   /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
   protected abstract doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
@@ -116,21 +121,9 @@ export abstract class StoreSteps<Tx> {
   protected abstract doScheduledDue(): Promise<number>;
   /** Returns when the newest webhook event that is still there was recorded, epoch ms. */
   protected abstract doLastReceivedAt(): Promise<number | undefined>;
-  /**
-   * @returns the number of deleted events. If an event of the record is being processed, deletes nothing and returns
-   * `undefined`
-   */
-  protected abstract doErase(ref: string): Promise<number | undefined>;
-  /**
-   * Deletes some records of an account, with their events and snapshots, but none that is being processed.
-   *
-   * @param from - the `next` of the step before
-   */
-  protected abstract doEraseAccount(account: string, from: string | undefined): Promise<EraseStep>;
   protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
   /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
   protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
-  protected abstract doLearn(ref: string, snapshot: Snapshot): Promise<boolean>;
   protected abstract doGetMeta(
     key: string,
   ): Promise<{ readonly value: string; readonly age: number } | undefined>;
@@ -140,10 +133,16 @@ export abstract class StoreSteps<Tx> {
     expected: string | undefined,
   ): Promise<boolean>;
   protected abstract doPrune(options: PruneOptions): Promise<number>;
-  protected abstract doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
-  protected abstract doRestore(
-    events: readonly StoredEvent[],
-    snapshots: readonly RecordSnapshot[],
-  ): Promise<void>;
+  /**
+   * Loads rows, runs a rule on them, and writes what it changed, all in one atomic step. The rule may run again, on newer
+   * rows. It does not await.
+   */
+  protected abstract withRecords<T>(scope: Scope, rule: (tables: MemoryTables) => T): Promise<T>;
+  /** Returns records that have a due time. @param from - the `next` of the page before */
+  protected abstract dueRecords(from: string | undefined): Promise<RecordPage>;
+  /** Returns records of an account. @param from - the `next` of the page before */
+  protected abstract recordsOf(account: string, from: string | undefined): Promise<RecordPage>;
+  /** Returns the records with the oldest snapshots that `pruneSnapshots` deletes. Fewer than `limit` are all of them. */
+  protected abstract oldSnapshots(options: PruneSnapshotsOptions): Promise<readonly RecordName[]>;
   protected abstract doClose(): Promise<void>;
 }

@@ -102,3 +102,6 @@ export interface StoredEvent extends NewEvent {
   /** The W3C `traceparent` of the span that recorded the event. It is `null` if there was none. */
   readonly traceparent: string | null;
 }
+
+/** Names the record of an event. Without a `ref`, the event has a record of its own. */
+export type RecordName = Pick<NewEvent, "ref" | "eventId">;

@@ -3,7 +3,8 @@
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { InAccount, WebhookEvent } from "../webhooks/events.ts";
+import type { InAccount } from "../webhooks/event-additions.ts";
+import type { WebhookEvent } from "../webhooks/events.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */

@@ -17,12 +17,11 @@ import { goneType } from "../webhooks/refs.ts";
 import {
   checkTimerName,
   checkTimerTime,
-  type EventTimers,
   type FiredTimer,
-  isSkipped,
-  TimerRules,
   timerId,
-} from "../webhooks/timers.ts";
+  timerNameIn,
+} from "../webhooks/timer-rules.ts";
+import { type EventTimers, isSkipped } from "../webhooks/timers.ts";
 import type {
   BookingEventType,
   ListingEventType,
@@ -109,7 +108,7 @@ export function createTestEvent<
   fields?: TestEventFields<Tx, A> & TestBookingFields<T, B>,
 ): TestEvent<T, Booking & NoInfer<B>, L, NoInfer<Tx>, TestAccount<A>>;
 export function createTestEvent(type: string, given: unknown = {}): unknown {
-  const timerName = TimerRules.nameIn(type);
+  const timerName = timerNameIn(type);
   if (timerName !== undefined) checkTimerName(timerName);
   else if (!eventTypes.includes(type)) throwInvalid(wrongType(type), "type");
   if (typeof given !== "object" || given === null) throwInvalid("must be an object", "fields");
@@ -179,7 +178,7 @@ function wrongType(type: unknown): string {
 function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
   const known = [...commonFields];
   if (subject) known.push(subject, ...recordFields);
-  if (subject) known.push(...(TimerRules.nameIn(type) === undefined ? ["changed", "changes"] : ["timer"]));
+  if (subject) known.push(...(timerNameIn(type) === undefined ? ["changed", "changes"] : ["timer"]));
   if (type === "booking.Request") known.push("decideBy");
   for (const [field, value] of Object.entries(fields))
     if (value !== undefined && !known.includes(field)) throwInvalid(`is not a field of ${type}`, field);
@@ -233,7 +232,7 @@ function recordFieldsOf(type: string, kind: RecordKind, fields: Given): unknown 
 function previousOf(kind: RecordKind, type: string, { status }: TestRecord, { previous }: Given) {
   if (previous !== undefined) return previous as PreviousRecord;
   if (type === goneType(kind)) return { status: kind === "booking" ? "Confirmed" : "Published" };
-  return TimerRules.nameIn(type) === undefined ? undefined : { status };
+  return timerNameIn(type) === undefined ? undefined : { status };
 }
 
 /**

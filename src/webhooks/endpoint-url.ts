@@ -14,8 +14,8 @@ export interface EndpointUrlOptions {
 }
 
 interface Endpoint {
-  readonly accountFrom: AccountFrom | undefined;
-  readonly verify: Verify | false | undefined;
+  readonly accountFrom?: AccountFrom | undefined;
+  readonly verify?: Verify | false | undefined;
 }
 
 /**

@@ -1,8 +1,9 @@
 // Erases all that a store has of an account.
 
 import { StayhookError } from "../errors.ts";
-import type { ErasedAccount, EventStore } from "../stores/event-store.ts";
-import { placeKey } from "./reconciler-place.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { ErasedAccount } from "../stores/store-options.ts";
+import { placeKey } from "./own-ids.ts";
 
 /** @throws StayhookError if the store cannot erase an account */
 export async function eraseAccount(store: EventStore<never>, account: string): Promise<ErasedAccount> {

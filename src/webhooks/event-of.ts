@@ -3,7 +3,8 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { InAccount, WebhookEvent } from "./events.ts";
+import type { InAccount } from "./event-additions.ts";
+import type { WebhookEvent } from "./events.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 
 /** The parts of a handler's options that decide the types of its events. */

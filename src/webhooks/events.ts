@@ -1,10 +1,10 @@
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, BookingStatus, Listing, ListingStatus } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { SynchronousTransaction } from "../stores/event-store.ts";
+import type { Writing } from "./event-additions.ts";
 import type { FieldChanges, PreviousRecord } from "./field-changes.ts";
-import type { AccountFrom } from "./receiving/account.ts";
-import type { EventTimers, FiredTimer } from "./timers.ts";
+import type { FiredTimer } from "./timer-rules.ts";
+import type { EventTimers } from "./timers.ts";
 
 /** The fields of every event. */
 export interface EventBase {
@@ -181,25 +181,29 @@ export interface ListingGoneEvent<L extends Listing = Listing, F extends string 
   } & { readonly [Field in Exclude<"listingName" | F, "listingId" | "status">]?: unknown };
 }
 
+/** The fields of the events of timers. */
+interface TimerEventBase<F extends string> extends RecordEventBase<F> {
+  /** The timer that fired: its name, and the time that was set. */
+  readonly timer: FiredTimer;
+  /** The status of the record when it was fetched. */
+  readonly status: string;
+  /** Always `false`: if the record has changed, the callback of the change runs before that of the timer. */
+  readonly changed: false;
+}
+
 /**
  * The time of a timer has come: the callback `booking.timer.<name>` runs. The booking was fetched for this event.
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
 export interface BookingTimerEvent<B extends Booking = Booking, F extends string = never>
-  extends RecordEventBase<F> {
+  extends TimerEventBase<F> {
   /** The type of the event, such as `booking.timer.door-code`. */
   readonly type: `booking.timer.${string}`;
-  /** The timer that fired: its name, and the time that was set. */
-  readonly timer: FiredTimer;
-  /** The status of the booking when it was fetched. */
-  readonly status: string;
   /**
    * The booking, fetched when the timer fired. If `status` is `gone`, the platform no longer returns the booking, and this
    * is the booking of the `booking.gone` event.
    */
   readonly booking: B;
-  /** Always `false`: a change of the booking has an event of its own, which comes before the timer. */
-  readonly changed: false;
 }
 
 /**
@@ -207,20 +211,14 @@ export interface BookingTimerEvent<B extends Booking = Booking, F extends string
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
 export interface ListingTimerEvent<L extends Listing = Listing, F extends string = never>
-  extends RecordEventBase<F> {
+  extends TimerEventBase<F> {
   /** The type of the event, such as `listing.timer.photos`. */
   readonly type: `listing.timer.${string}`;
-  /** The timer that fired: its name, and the time that was set. */
-  readonly timer: FiredTimer;
-  /** The status of the listing when it was fetched. */
-  readonly status: string;
   /**
    * The listing, fetched when the timer fired. If `status` is `gone`, the platform no longer returns the listing, and this
    * is the listing of the `listing.gone` event.
    */
   readonly listing: L;
-  /** Always `false`: a change of the listing has an event of its own, which comes before the timer. */
-  readonly changed: false;
 }
 
 /** An event of the `messages` topic. The handler fetches no record for it. */
@@ -236,61 +234,6 @@ export interface UnknownEvent extends WithoutRecord, EventBase {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "unknown";
 }
-
-/** Detects `any`. A transaction has the type `any` if the types of the database's client are not installed. */
-type IsAny<T> = 0 extends 1 & T ? true : false;
-
-type Synchronous<R> =
-  R extends PromiseLike<unknown> ? "remove async: the writes of this store are synchronous" : R;
-
-/**
- * The method that events have if the store has transactions.
- *
- * @typeParam Tx - the store's transaction
- */
-export interface Transactional<Tx> {
-  /**
-   * Runs the function `write` in the transaction that records this event as done. The database commits the changes of
-   * `write` and the event's new state together, or neither of them. `write` runs after the callback has returned. If
-   * the commit fails, `write` runs again. If `write` throws, the attempt fails. If you call `atomically` several
-   * times, the functions run in the order of the calls.
-   */
-  readonly atomically: IsAny<Tx> extends true
-    ? (write: (tx: Tx) => unknown) => void
-    : keyof SynchronousTransaction extends keyof Tx
-      ? <R>(write: (tx: Tx) => Synchronous<R>) => void
-      : (write: (tx: Tx) => unknown) => void;
-}
-
-/** Adds `atomically` to an event if the store has transactions. If the store has none, `Tx` is `never`. */
-export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
-
-/** The field that events have in a handler with `accountFrom`. */
-export interface InAccount {
-  /** The account that the notification was sent for, as `accountFrom` found it. */
-  readonly account: string;
-}
-
-/**
- * The fields that the option `accountFrom` adds to events. For options of the type `WebhookHandlerOptions`, nobody knows
- * whether they have an `accountFrom`.
- */
-export type AccountField<A> = [A] extends [undefined]
-  ? unknown
-  : [AccountFrom] extends [A]
-    ? unknown
-    : InAccount;
-
-/**
- * Adds `account` to an event, for a callback in another file of an app with `accountFrom`.
- *
- * @typeParam E - an event, such as `BookingEvent<"Confirmed">`
- * @example
- * ```ts
- * export const onConfirmed = ({ account, booking }: WithAccount<BookingEvent<"Confirmed">>) => block(account, booking);
- * ```
- */
-export type WithAccount<E> = E & InAccount;
 
 /** Maps each event type to its event. {@link WebhookCallbacks} can have a callback for each type. */
 export interface WebhookEventMap<

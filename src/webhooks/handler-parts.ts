@@ -9,8 +9,9 @@ import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
 import type { Gates } from "../queue/gates.ts";
 import { Queue } from "../queue/queue.ts";
-import type { AddOptions, ErasedAccount, EventStore } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
+import type { AddOptions, ErasedAccount } from "../stores/store-options.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { eraseAccount } from "./erase-account.ts";
@@ -18,16 +19,14 @@ import { warnAtExit } from "./exit-warning.ts";
 import type { Patient } from "./health.ts";
 import type { Internals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
-import { checkCallOptions, type Settings } from "./options.ts";
 import { GoneWitness } from "./processing/gone-witness.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
+import { unknownStatuses, unreadableStays } from "./processing/read-warnings.ts";
 import { RecentAnswers, snapshots } from "./processing/record.ts";
 import type { QueuedOptions, WorkOptions } from "./processing/record-work.ts";
 import { Refusals } from "./processing/refusals.ts";
 import { zoneSetter } from "./processing/time-zone.ts";
-import { unknownStatuses } from "./processing/unknown-status.ts";
-import { unreadableStays } from "./processing/unreadable-stay.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
@@ -36,16 +35,15 @@ import { beginningOf, laneOf } from "./refs.ts";
 import { drainInContext, hasWaitUntil, type ReceiveContext, WaitingRequests } from "./request-context.ts";
 import { RequestsInFlight } from "./requests-in-flight.ts";
 import { noteHandler } from "./rivals.ts";
+import { checkCallOptions, type Settings } from "./settings.ts";
 import { SilenceMonitor } from "./silence.ts";
 import { StoreCounts } from "./store-counts.ts";
 import { type ReadyReport, strayCounter } from "./strays.ts";
-import { TimerRules } from "./timers.ts";
 import { workerName } from "./worker-name.ts";
 
 /** The parts of a handler. */
 export class HandlerParts<Tx> {
   readonly hasAccounts: boolean;
-  readonly rules: TimerRules;
   /** `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<Tx> | undefined;
   readonly queue: Queue<Tx> | undefined;
@@ -65,7 +63,7 @@ export class HandlerParts<Tx> {
   readonly #leave: (() => void) | undefined;
   #takeBackWarning: (() => void) | undefined;
   #hasCountedStrays = false;
-  #isClosing = false;
+  #closing: Promise<void> | undefined;
   #lastReceivedAt: Date | undefined;
 
   constructor(settings: Settings<Booking, Listing, Tx>) {
@@ -75,11 +73,10 @@ export class HandlerParts<Tx> {
     warnOfVerify(settings, log);
     this.#telemetry = new SafeTelemetry(settings.telemetry, log);
     this.#observe = observerOf(settings, this.#telemetry, log);
-    this.rules = new TimerRules(settings.on);
     this.hasAccounts = settings.accountFrom !== undefined;
     this.#reading = {
       snapshotOf: snapshots(settings.track, zoneSetter(settings.timeZone, log)),
-      statusSeen: unknownStatuses(this.rules, log),
+      statusSeen: unknownStatuses(settings.on, log),
       staySeen: unreadableStays(log),
     };
     const store = isIntake(settings.store) ? undefined : settings.store;
@@ -120,13 +117,14 @@ export class HandlerParts<Tx> {
       // A store that does not answer is told of elsewhere.
       if (!this.#hasCountedStrays) this.#countStrays?.().catch(() => {});
       this.#hasCountedStrays = true;
-      if (!this.#isClosing) this.silence.start();
+      if (!this.isClosed) this.silence.start();
     });
   }
 
-  /** Warns if the process ends while events wait. */
-  warnAtExit(): void {
-    if (this.store) this.#takeBackWarning ??= warnAtExit(this.store, this.#log);
+  /** Starts the processing for the user, who must keep the process alive: warns if it ends while events wait. */
+  startForUser(): void {
+    this.start();
+    if (this.store && !this.isClosed) this.#takeBackWarning ??= warnAtExit(this.store, this.#log);
   }
 
   /** Records the request's event and starts its processing. Never rejects. */
@@ -154,11 +152,8 @@ export class HandlerParts<Tx> {
 
   /** Handles a notification without a store. */
   async process(notification: unknown, given: ProcessOptions | undefined): Promise<Processed> {
-    const { hasAccounts, rules } = this;
-    const { client, on, skipUnchanged } = this.#settings;
-    const noTimers = "process() has no store, so it has no timers.";
-    const common = { client, hasAccounts, on, rules, skipUnchanged, ...this.#reading };
-    const work = createWork<Tx>({ ...common, transactional: false, noTimers });
+    const { hasAccounts } = this;
+    const work = createWork<Tx>(this.#work);
     const [log, { process }] = [this.#log, this.#telemetry];
     const processing = { ...this.#settings, hasAccounts, work, log, process };
     return processNow(processing, notification, checkCallOptions("process", given));
@@ -169,8 +164,16 @@ export class HandlerParts<Tx> {
     return this.#countStrays?.();
   }
 
-  async close(timeout: number): Promise<void> {
-    this.#isClosing = true;
+  get isClosed(): boolean {
+    return this.#closing !== undefined;
+  }
+
+  close(timeout: number): Promise<void> {
+    this.#closing ??= this.#close(timeout);
+    return this.#closing;
+  }
+
+  async #close(timeout: number): Promise<void> {
     this.silence.stop();
     this.#leave?.();
     this.#takeBackWarning?.();
@@ -180,9 +183,9 @@ export class HandlerParts<Tx> {
   }
 
   /** What `health()` asks. */
-  get patient(): Omit<Patient, "closed"> {
-    const { store, queue, hasAccounts } = this;
-    return { store, counts: this.#counts, queue, hasAccounts, lastReceivedAt: this.#lastReceivedAt };
+  get patient(): Patient {
+    const { store, queue, hasAccounts, isClosed: closed } = this;
+    return { store, counts: this.#counts, queue, hasAccounts, closed, lastReceivedAt: this.#lastReceivedAt };
   }
 
   get internals(): Internals {
@@ -234,22 +237,24 @@ export class HandlerParts<Tx> {
     });
   }
 
+  /** What the work of an event needs, with and without a store. */
+  get #work(): WorkOptions<Tx> {
+    const { client, on, skipUnchanged } = this.#settings;
+    return { client, on, skipUnchanged, hasAccounts: this.hasAccounts, ...this.#reading };
+  }
+
   #queueOf(store: EventStore<Tx>): Queue<Tx> {
-    const { hasAccounts, rules } = this;
+    const { hasAccounts } = this;
     const log = this.#log;
-    const { client, on, skipUnchanged, recheckAfter, ...policy } = this.#settings;
+    const policy = this.#settings;
     const recent = new RecentAnswers();
-    const find: typeof store.get = (eventId) => store.get(eventId);
-    const list: typeof store.list = (options) => store.list(options);
-    const queued = { recent, recheckAfter, find, limits: policy, ...this.#gone! };
-    const transactional = store.transactional === true;
-    const callbacks = { client, hasAccounts, on, rules, transactional, noTimers: undefined, list };
+    const queued = { recent, recheckAfter: policy.recheckAfter, limits: policy, ...this.#gone! };
     return new Queue<Tx>({
       store,
       laneOf,
       beginningOf,
       hasAccounts,
-      work: createWork({ ...callbacks, skipUnchanged, queued, ...this.#reading }),
+      work: createWork({ ...this.#work, store, queued }),
       policy,
       observe: (event) => {
         if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);

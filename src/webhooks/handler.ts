@@ -2,20 +2,23 @@ import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
-import type { ErasedAccount, EventStore } from "../stores/event-store.ts";
+import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
+import type { ErasedAccount } from "../stores/store-options.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
-import type { AccountField, WebhookEvent } from "./events.ts";
+import type { AccountField } from "./event-additions.ts";
+import type { WebhookEvent } from "./events.ts";
 import { eraseIn, HandlerParts } from "./handler-parts.ts";
 import { type Health, healthOf } from "./health.ts";
 import { withInternals } from "./internals.ts";
-import { checkCallOptions, checkOptions, type Settings, type WebhookHandlerOptions } from "./options.ts";
+import type { WebhookHandlerOptions } from "./options.ts";
 import type { Processed, ProcessOptions } from "./processing/process-now.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
 import { type FetchContext, fetchWith, type ReceiveContext } from "./request-context.ts";
+import { checkCallOptions, checkOptions, type Settings } from "./settings.ts";
 import type { ReadyReport } from "./strays.ts";
 import { type RecordTimers, recordTimers } from "./timers.ts";
 
@@ -180,15 +183,10 @@ export function createWebhookHandler<
   const settings = checkOptions<B, L, Tx>(options);
   const parts = new HandlerParts<Tx>(settings as unknown as Settings<Booking, Listing, Tx>);
   const { store, queue, silence, hasAccounts } = parts;
-  let closing: Promise<void> | undefined;
-  const isClosed = () => closing !== undefined;
   const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> = {
     receive: parts.receive,
     fetch: (request, context) => fetchWith(parts.receive, request, context),
-    start: () => {
-      parts.start();
-      if (!isClosed()) parts.warnAtExit();
-    },
+    start: () => parts.startForUser(),
     drain: async (given) => {
       const drainOptions = checkCallOptions("drain", given);
       if (queue) return queue.drain(drainOptions, () => silence.check());
@@ -200,16 +198,15 @@ export function createWebhookHandler<
     timers: (ref) => {
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
-      const { rules, add } = parts;
-      return recordTimers({ ref, hasAccounts, rules, store, add, closed: isClosed });
+      const { on } = settings;
+      return recordTimers({ ref, hasAccounts, on, store, add: parts.add, closed: () => parts.isClosed });
     },
     eraseAccount: (id) => eraseIn(settings, store, queue?.gates, id),
     endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),
-    health: () => healthOf({ ...parts.patient, closed: isClosed() }),
+    health: () => healthOf(parts.patient),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
-      closing ??= parts.close(timeout);
-      await closing;
+      await parts.close(timeout);
     },
     [Symbol.asyncDispose]: () => handler.close(),
   };

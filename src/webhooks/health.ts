@@ -1,8 +1,9 @@
 import { withTimeout } from "../async.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { Pause, PauseScope } from "../queue/work.ts";
-import type { EventState } from "../stores/event-states.ts";
-import type { EventStore, StoreSchema } from "../stores/event-store.ts";
+import { type EventState, noEvents } from "../stores/event-states.ts";
+import type { EventStore } from "../stores/event-store.ts";
+import type { StoreSchema } from "../stores/store-options.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 /** The accounts that are paused, in whole or in part. */
@@ -66,8 +67,11 @@ export interface AvailableHealth {
   readonly error?: undefined;
 }
 
+/** The fields that a handler does not report if its store fails. If the store's tables are too old, the error says so. */
+type Unreported = "lastReceivedAt" | "schema" | Extract<keyof AvailableHealth, `pause${string}`>;
+
 /** The health of a handler whose store fails in part or altogether. */
-export interface UnavailableHealth {
+export interface UnavailableHealth extends Partial<Record<Unreported, undefined>> {
   /**
    * The store failed, or did not answer within 10 seconds. Or this process could not claim events when it last tried,
    * because the store failed or did not answer the claim within 30 seconds. Or the store answers but does not record the
@@ -80,20 +84,6 @@ export interface UnavailableHealth {
   readonly counts?: Record<EventState, number> | undefined;
   /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits, or the store does not tell. */
   readonly oldestWaitingAge?: number | undefined;
-  /** The time is unknown, because the store does not answer. */
-  readonly lastReceivedAt?: undefined;
-  /** No pause is reported, because the store does not answer. */
-  readonly pausedSince?: undefined;
-  /** No pause is reported, because the store does not answer. */
-  readonly pauseReason?: undefined;
-  /** No pause is reported, because the store does not answer. */
-  readonly pauseScope?: undefined;
-  /** No pause is reported, because the store does not answer. */
-  readonly pauseRef?: undefined;
-  /** No pause is reported, because the store does not answer. */
-  readonly pausedAccounts?: undefined;
-  /** The version is unknown, because the store does not answer. If its tables are too old, the error says so. */
-  readonly schema?: undefined;
   /** Why this process could not delete old events and snapshots when it last tried. */
   readonly retentionError?: unknown;
 }
@@ -129,9 +119,6 @@ function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
   return { count: new Set(pauses.map(({ account }) => account)).size, first };
 }
 
-/** The counts of a handler without a store. */
-const NONE = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-
 /** Never rejects. */
 export async function healthOf(patient: Patient): Promise<Health> {
   const { store, counts, queue, hasAccounts, closed, lastReceivedAt } = patient;
@@ -152,7 +139,7 @@ export async function healthOf(patient: Patient): Promise<Health> {
   }
   return {
     state: queue?.state ?? (closed ? "stopped" : "idle"),
-    counts: counted.value?.counts ?? NONE,
+    counts: counted.value?.counts ?? { ...noEvents },
     oldestWaitingAge: oldest.value,
     lastReceivedAt: store ? last.value : lastReceivedAt,
     pausedSince: queue?.pause?.since,

@@ -12,9 +12,9 @@ import type { AddAnswer } from "../stores/store-steps.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import type { Observation } from "./observability.ts";
 import type { GoneWitness } from "./processing/gone-witness.ts";
+import type { StatusSeen } from "./processing/read-warnings.ts";
 import type { SnapshotOf } from "./processing/record.ts";
 import type { Refusals } from "./processing/refusals.ts";
-import type { StatusSeen } from "./processing/unknown-status.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 
 /** The members of Node's `Server` that the handler uses. */
@@ -30,7 +30,7 @@ export interface Internals {
   /** `undefined` if `forwardTo` passes the events to a queue of the user. */
   readonly store: EventStore<unknown> | undefined;
   /** Where a request names its account. It is `undefined` if there is one account. */
-  readonly accountFrom: AccountFrom | undefined;
+  readonly accountFrom?: AccountFrom | undefined;
   /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
   readonly snapshotOf: SnapshotOf;
   /** The topics whose events `on` has callbacks for. */

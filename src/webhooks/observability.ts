@@ -47,18 +47,24 @@ export interface MissedObservation {
 /** An alarm of the reconciler. The reconciler also passes each alarm to the handler's `observe`. */
 export type ReconcilerAlarm = DriftObservation | MissedObservation;
 
+/** Calls a function of the user, and passes its error to `failed`, also that of a promise. */
+function safely(call: () => unknown, failed: (error: unknown) => void): unknown {
+  try {
+    const result = call();
+    // TypeScript accepts an `async` function where the type says `void`, so a promise may arrive here.
+    if (result instanceof Promise) result.catch(failed);
+    return result;
+  } catch (error) {
+    failed(error);
+    return undefined;
+  }
+}
+
 /** Wraps the user's `observe`, so that an error of `observe` is logged and never thrown. */
 export function safeObserve<E>(observe: ((event: E) => unknown) | undefined, log: Log): (event: E) => void {
   if (!observe) return () => {};
   const failed = (error: unknown) => log.warn("the `observe` function threw", { error, fromUserCode: true });
-  return (event) => {
-    try {
-      const observed = observe(event);
-      if (observed instanceof Promise) observed.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
-  };
+  return (event) => void safely(() => observe(event), failed);
 }
 
 /** Joins the user's `observe` and the telemetry. Returns `undefined` if there is neither. The function never throws. */
@@ -282,15 +288,7 @@ export class SafeTelemetry {
   }
 
   #call(name: string, call: () => unknown): unknown {
-    try {
-      const result = call();
-      // TypeScript accepts an `async` function where the type says `void`, so a promise may arrive here.
-      if (result instanceof Promise) result.catch((error) => this.#failed(name, error));
-      return result;
-    } catch (error) {
-      this.#failed(name, error);
-      return undefined;
-    }
+    return safely(call, (error) => this.#failed(name, error));
   }
 
   #failed(name: string, error: unknown): void {

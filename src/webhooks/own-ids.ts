@@ -1,4 +1,4 @@
-// The ids of events that the package itself adds.
+// The ids and keys that the package itself makes. They begin with `stayhook:`, which no UUID does.
 
 import { v5 } from "uuid";
 import { inAccount, splitKey } from "../account.ts";
@@ -34,4 +34,19 @@ export function inAccountId(account: string, eventId: string): string {
   const [, kind, name = ""] =
     /^stayhook:(recheck|refused|follow-up|reconcile|again|timer):(.*)$/s.exec(eventId) ?? [];
   return kind === undefined ? inAccount(account, eventId) : ownId(kind as OwnKind, inAccount(account, name));
+}
+
+/**
+ * Returns an id in the form that stores keep: in lower case, unless it is an id of the package's own events. The case of an
+ * account counts.
+ */
+export function storedId(eventId: string): string {
+  const { account, rest } = splitKey(eventId);
+  const isOwn = rest.slice(0, OWN.length).toLowerCase() === OWN;
+  return inAccount(account, isOwn ? rest : rest.toLowerCase());
+}
+
+/** Returns the key of the meta value with the reconciler's place. Each account has a place of its own. */
+export function placeKey(account?: string): string {
+  return inAccount(account, `${OWN}reconciler`);
 }

@@ -1,13 +1,20 @@
 import { now } from "../clock.ts";
-import { describeKind, InvalidArgumentError, StayhookError } from "../errors.ts";
+import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { toId } from "../models/ids.ts";
-import { checkNoUnknown, nearest } from "../option-names.ts";
+import { checkNoUnknown } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
-import { MAX_DELAY } from "../stores/outcomes.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
-import { ownId } from "./own-ids.ts";
-import { kindsOfRecords, listingRef, parseRef, type Subject } from "./refs.ts";
+import { listingRef, parseRef, type Subject } from "./refs.ts";
+import {
+  checkTimer,
+  checkTimerName,
+  isTimerKey,
+  timerEvent,
+  timerId,
+  timerOf,
+  timersOf,
+} from "./timer-rules.ts";
 
 /** The timers of an event's booking or listing. The changes are recorded with the end of the event, or not at all. */
 export interface EventTimers {
@@ -68,140 +75,8 @@ export interface RecordTimers {
   list(): Promise<Timer[]>;
 }
 
-/** The name and the time of a timer, as `event.timer` shows them. */
-export interface FiredTimer {
-  /** The name that `timers.set` got, which is unique for each record. */
-  readonly name: string;
-  /** The time that was set. */
-  readonly at: Date;
-}
-
-const NAME = /^[a-z0-9-]{1,64}$/;
-/** What {@link NAME} allows, in words. */
-export const NAME_RULE = "lower-case letters, digits and hyphens, 64 characters at most";
 /** How long `set` waits before it tries a busy timer again, ms. */
 const BUSY_AGAIN = 250;
-/** The number of timers that one call of the store lists. */
-const PAGE = 500;
-
-type RecordKind = Subject["kind"];
-
-/** Checks the names and times of timers against the keys of `on`. */
-export class TimerRules {
-  readonly #on: object;
-
-  constructor(on: object) {
-    this.#on = on;
-  }
-
-  /** Returns the key of the callback in `on`, such as `booking.timer.door-code`. */
-  static keyOf(kind: RecordKind, name: string): string {
-    return `${kind}.timer.${name}`;
-  }
-
-  /** Whether a key of `on` names a timer. */
-  static isKey(key: string): boolean {
-    const name = TimerRules.nameIn(key);
-    return name !== undefined && NAME.test(name);
-  }
-
-  /** Returns the name of the timer in a key such as `booking.timer.door-code`; `undefined` in other keys. */
-  static nameIn(key: string): string | undefined {
-    return /^(?:booking|listing)\.timer\.(.*)$/s.exec(key)?.[1];
-  }
-
-  /** @throws InvalidArgumentError if the timer could not be handled, or its time is invalid */
-  check(kind: RecordKind, name: string, at: Date): void {
-    checkTimerName(name);
-    const key = TimerRules.keyOf(kind, name);
-    if (!this.handles(key)) {
-      const known = Object.keys(this.#on).filter((each) => each.startsWith(`${kind}.timer.`));
-      const near = nearest(
-        name,
-        known.map((each) => each.slice(kind.length + ".timer.".length)),
-      );
-      throw new InvalidArgumentError({
-        path: ["name"],
-        message: `\`on\` has no callback ${key} and no fallback${near === undefined ? "" : `; did you mean ${near}?`}`,
-      });
-    }
-    checkTimerTime(name, at);
-  }
-
-  /** Whether `on` has a callback for events of this type. */
-  handles(type: string): boolean {
-    return callbackFor(this.#on, type) !== undefined;
-  }
-}
-
-type Callback = (event: unknown) => unknown;
-
-/**
- * Returns the callback for events of a type: its own, that of all bookings or listings, or `fallback`. Reads own
- * properties only, because `checkOptions` does not check inherited properties.
- */
-export function callbackFor(on: object, type: string): Callback | undefined {
-  const callbacks = on as Readonly<Record<string, Callback | undefined>>;
-  const own = (key: string) => (Object.hasOwn(callbacks, key) ? callbacks[key] : undefined);
-  const [kind = "", name] = type.split(".");
-  const ofKind = kindsOfRecords.includes(kind) && name !== "timer" ? own(kind) : undefined;
-  return own(type) ?? ofKind ?? own("fallback");
-}
-
-/** @throws InvalidArgumentError if `name` is not the name of a timer */
-export function checkTimerName(name: string): void {
-  if (typeof name !== "string" || !NAME.test(name))
-    throw new InvalidArgumentError({
-      path: ["name"],
-      message: `must be the name of a timer: ${NAME_RULE}`,
-    });
-}
-
-/** @throws InvalidArgumentError if `at` is not a valid date, or is too far away */
-export function checkTimerTime(name: string, at: Date): void {
-  const refuse = (message: string) => {
-    throw new InvalidArgumentError({ path: ["at"], message: `the time of the timer ${name} ${message}` });
-  };
-  if (!(at instanceof Date) || Number.isNaN(at.getTime()))
-    refuse(
-      `must be a valid Date, not ${describeKind(at)}. Make one with localTime(date, time, timeZone) or new Date(…)`,
-    );
-  if (at.getTime() - now() > MAX_DELAY) refuse(`is more than 1,000 years away: ${at.toISOString()}`);
-}
-
-/**
- * Returns the event of a timer.
- *
- * @param changes - how many changes of the record in a row have come before the timer at its time
- */
-export function timerEvent(
-  ref: string,
-  name: string,
-  at: Date,
-  traceparent?: string | null,
-  changes?: number,
-): NewEvent {
-  const timestamp = at.toISOString();
-  return {
-    eventId: timerId(ref, name),
-    ref,
-    source: "timer",
-    topic: null,
-    timestamp,
-    notification: JSON.stringify({ name, at: timestamp, changes }),
-    traceparent,
-  };
-}
-
-/** Returns all timers of a record, also those that have fired. */
-async function timersOf(store: Pick<EventStore<unknown>, "list">, ref: string): Promise<StoredEvent[]> {
-  const timers: StoredEvent[] = [];
-  for (;;) {
-    const page = await store.list({ ref, source: "timer", limit: PAGE, after: timers.at(-1)?.eventId });
-    timers.push(...page);
-    if (page.length < PAGE) return timers;
-  }
-}
 
 /** Whether a timer is not set, because its time has passed. @throws InvalidArgumentError if the options are invalid */
 export function isSkipped(at: Date, options: TimerOptions | undefined): boolean {
@@ -217,91 +92,59 @@ function waitsForOther({ dueAt, state, timestamp }: StoredEvent, at: Date): bool
   return (dueAt !== null || state === "processing") && timestamp !== at.toISOString();
 }
 
-/** Returns the id of a timer's row. It stands for the last time that was set. */
-export function timerId(ref: string, name: string): string {
-  return ownId("timer", `${ref}:${name}`);
-}
-
-/** Reads the name and the time of a timer from its event. */
-export function timerOf({
-  notification,
-  timestamp,
-}: Pick<NewEvent, "notification" | "timestamp">): FiredTimer {
-  const { name } = JSON.parse(notification ?? "{}") as { readonly name?: string };
-  return { name: name ?? "", at: new Date(timestamp) };
-}
-
-/** Returns how many changes of the record have come before a timer at its time. */
-export function changesBefore({ notification }: Pick<NewEvent, "notification">): number {
-  const { changes = 0 } = JSON.parse(notification ?? "{}") as { readonly changes?: number };
-  return changes;
-}
-
-/** Returns the type of an event, also of a timer that has not fired. `null` if no attempt has found out the type. */
-export function knownType(
-  event: Pick<NewEvent, "source" | "ref" | "notification" | "timestamp"> & { readonly type: string | null },
-): string | null {
-  const kind = event.source === "timer" ? parseRef(event.ref)?.kind : undefined;
-  return kind === undefined ? event.type : TimerRules.keyOf(kind, timerOf(event).name);
-}
-
 /** Returns a timer as an event to record. */
-function furtherTimer(event: NewEvent, at: Date): FurtherEvent {
-  return { event, replace: "moved", dueAt: at };
+function timerAt(ref: string, name: string, at: Date, traceparent?: string | null): FurtherEvent {
+  return { event: timerEvent(ref, name, at, traceparent), replace: "moved", dueAt: at };
+}
+
+/** What a call does to a timer: sets it, skips a time that has passed, or, if it has neither, clears it. */
+interface Call {
+  readonly set?: FurtherEvent;
+  readonly skipped?: Date;
 }
 
 /** Collects what a callback does to the timers of its record. */
 export class CollectedTimers implements EventTimers {
   readonly #claim: ClaimedEvent;
-  readonly #rules: TimerRules;
-  /** What is wrong with timers here; `undefined` if the event can have timers. */
-  readonly #refusal: string | undefined;
-  // The last call for a name counts, so a name is in one of these at most.
-  readonly #set = new Map<string, FurtherEvent>();
-  readonly #skipped = new Map<string, Date>();
-  readonly #cleared = new Set<string>();
+  readonly #on: object;
+  readonly #assertUsable: (method: string) => void;
+  /** The last call for each name. */
+  readonly #calls = new Map<string, Call>();
   #clearsAll = false;
-  #isOpen = true;
 
-  constructor(claim: ClaimedEvent, rules: TimerRules, refusal: string | undefined) {
+  /** @param assertUsable - throws if a method of `event` cannot be called now */
+  constructor(claim: ClaimedEvent, on: object, assertUsable: (method: string) => void) {
     this.#claim = claim;
-    this.#rules = rules;
-    this.#refusal = refusal;
+    this.#on = on;
+    this.#assertUsable = assertUsable;
   }
 
   // Arrow functions, so that callbacks can destructure them.
   readonly set = (name: string, at: Date, options?: TimerOptions): void => {
-    const ref = this.#assertOpen("set");
-    this.#rules.check(parseRef(ref)!.kind, name, at);
+    this.#assertUsable("timers.set");
+    const { traceparent } = this.#claim;
+    const ref = this.#claim.ref!;
+    checkTimer(this.#on, parseRef(ref)!.kind, name, at);
     const time = new Date(at);
-    const isPassed = isSkipped(time, options);
-    this.#forget(name);
-    if (isPassed) this.#skipped.set(name, time);
-    else this.#set.set(name, furtherTimer(timerEvent(ref, name, time, this.#claim.traceparent), time));
+    const call = isSkipped(time, options)
+      ? { skipped: time }
+      : { set: timerAt(ref, name, time, traceparent) };
+    this.#calls.set(name, call);
   };
 
   readonly clear = (name?: string): void => {
-    this.#assertOpen("clear");
-    if (name !== undefined) {
+    this.#assertUsable("timers.clear");
+    if (name === undefined) {
+      this.#clearsAll = true;
+      this.#calls.clear();
+    } else {
       checkTimerName(name);
-      this.#forget(name);
-      this.#cleared.add(name);
-      return;
+      this.#calls.set(name, {});
     }
-    this.#clearsAll = true;
-    for (const each of [this.#set, this.#skipped, this.#cleared]) each.clear();
   };
 
-  #forget(name: string): void {
-    for (const each of [this.#set, this.#skipped, this.#cleared]) each.delete(name);
-  }
-
-  close(): void {
-    this.#isOpen = false;
-  }
-
   get events(): readonly FurtherEvent[] {
-    return [...this.#set.values()];
+    return [...this.#calls.values()].flatMap(({ set }) => set ?? []);
   }
 
   /**
@@ -310,29 +153,22 @@ export class CollectedTimers implements EventTimers {
    */
   async removal(store: Pick<EventStore<unknown>, "list">): Promise<readonly string[] | "timers" | undefined> {
     const ref = this.#claim.ref!;
-    const isExact = this.#skipped.size > 0 || (this.#clearsAll && this.#set.size > 0);
-    if (!isExact && this.#clearsAll) return "timers";
-    if (!isExact)
-      return this.#cleared.size > 0 ? [...this.#cleared].map((name) => timerId(ref, name)) : undefined;
-    const timers = await timersOf(store, ref);
-    return timers.filter((timer) => this.#isRemoved(timer)).map(({ eventId }) => eventId);
+    const removed = [...this.#calls].filter(([, { set }]) => set === undefined);
+    const isExact = removed.some(([, { skipped }]) => skipped !== undefined);
+    if (isExact || (this.#clearsAll && this.#calls.size > removed.length)) {
+      const timers = await timersOf(store, ref);
+      return timers.filter((timer) => this.#isRemoved(timer)).map(({ eventId }) => eventId);
+    }
+    if (this.#clearsAll) return "timers";
+    return removed.length > 0 ? removed.map(([name]) => timerId(ref, name)) : undefined;
   }
 
   #isRemoved(timer: StoredEvent): boolean {
     const { name, at } = timerOf(timer);
-    if (this.#set.has(name)) return false;
-    const skipped = this.#skipped.get(name);
-    if (skipped === undefined) return this.#clearsAll || this.#cleared.has(name);
-    return this.#clearsAll ? at.getTime() !== skipped.getTime() : waitsForOther(timer, skipped);
-  }
-
-  #assertOpen(method: string): string {
-    if (this.#refusal !== undefined) throw new StayhookError(`event.timers.${method}(): ${this.#refusal}`);
-    if (!this.#isOpen)
-      throw new StayhookError(
-        `event.timers.${method}() was called after the callback had returned. The event may already be done. Await everything that the callback starts.`,
-      );
-    return this.#claim.ref!;
+    const call = this.#calls.get(name);
+    if (call === undefined) return this.#clearsAll;
+    if (call.skipped === undefined) return call.set === undefined;
+    return this.#clearsAll ? at.getTime() !== call.skipped.getTime() : waitsForOther(timer, call.skipped);
   }
 }
 
@@ -340,7 +176,8 @@ interface RecordTimersOptions {
   readonly ref: string;
   /** Whether the ref must begin with an account. */
   readonly hasAccounts: boolean;
-  readonly rules: TimerRules;
+  /** The callbacks of the handler. */
+  readonly on: object;
   readonly store: EventStore<unknown>;
   readonly add: (
     event: NewEvent,
@@ -354,7 +191,7 @@ interface RecordTimersOptions {
 export function recordTimers({
   ref,
   hasAccounts,
-  rules,
+  on,
   store,
   add,
   closed,
@@ -362,14 +199,14 @@ export function recordTimers({
   const kind = kindOf(ref, hasAccounts);
   return {
     async set(name, at, options) {
-      rules.check(kind, name, at);
+      checkTimer(on, kind, name, at);
       const time = new Date(at);
       if (isSkipped(time, options)) {
         const known = await store.get(timerId(ref, name));
         if (known && waitsForOther(known, time)) await store.remove(ref, [known.eventId]);
         return;
       }
-      const { event, ...addition } = furtherTimer(timerEvent(ref, name, time), time);
+      const { event, ...addition } = timerAt(ref, name, time);
       while ((await add(event, addition)) === "busy") {
         if (closed())
           throw new StayhookError(
@@ -392,10 +229,10 @@ export function recordTimers({
 
 /** Whether a timer's event is still that of a timer. If a change has cleared the timer, its event is done as that change. */
 function isTimerStill({ state, type }: StoredEvent): boolean {
-  return state !== "done" || type === null || TimerRules.isKey(type);
+  return state !== "done" || type === null || isTimerKey(type);
 }
 
-function kindOf(ref: unknown, hasAccounts: boolean): RecordKind {
+function kindOf(ref: unknown, hasAccounts: boolean): Subject["kind"] {
   const subject = typeof ref === "string" ? parseRef(ref) : undefined;
   const isValid =
     subject?.kind === "booking"

@@ -1,9 +1,8 @@
 import { describe, expect, test } from "vitest";
 import { accountOf, isAccount, splitKey } from "../../src/account.ts";
 import { firingId, rowIdOf } from "../../src/stores/firing-id.ts";
-import { isOwnId, ownId } from "../../src/webhooks/own-ids.ts";
+import { isOwnId, ownId, storedId } from "../../src/webhooks/own-ids.ts";
 import { bookingRef, laneOf, listingRef, parseRef } from "../../src/webhooks/refs.ts";
-import { storedId } from "../../src/webhooks/stored-id.ts";
 
 const UUID = "3f0e1d9a-58b4-4c4f-9a6e-6f3f1c2a7b10";
 const LONGEST = "A".repeat(64);

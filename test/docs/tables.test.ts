@@ -7,7 +7,7 @@ import ts from "typescript";
 import { expect, test } from "vitest";
 import { parseDuration } from "../../src/duration.ts";
 import { eventTypes } from "../../src/models/event-types.ts";
-import { checkOptions } from "../../src/webhooks/options.ts";
+import { checkOptions } from "../../src/webhooks/settings.ts";
 
 const root = join(import.meta.dirname, "../..");
 const textOf = (page: string): string => readFileSync(join(root, "docs", page), "utf8");

@@ -11,8 +11,9 @@ import type {
   WorkContext,
   WorkResult,
 } from "../../src/queue/work.ts";
-import type { ClaimOptions, EventStore } from "../../src/stores/event-store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
+import type { ClaimOptions } from "../../src/stores/store-options.ts";
 import type { ClaimedEvent, NewEvent } from "../../src/stores/stored-event.ts";
 import { beginningOf, laneOf } from "../../src/webhooks/refs.ts";
 

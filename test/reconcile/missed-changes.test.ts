@@ -1,6 +1,6 @@
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { expect, test, vi } from "vitest";
-import { MissedChanges } from "../../src/reconcile/missed-changes.ts";
+import { addChange } from "../../src/reconcile/missed-changes.ts";
 import type { RecordSnapshot, Snapshot } from "../../src/stores/snapshot.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
 
@@ -10,6 +10,13 @@ const confirmed: Snapshot = {
 };
 
 const { signal } = new AbortController();
+
+/** Adds the changes of a store. */
+const changesOf = (store: Parts["store"], internals: Parts["internals"]) => ({
+  add: (...change: Change) => addChange({ store, internals }, ...change),
+});
+type Parts = Parameters<typeof addChange>[0];
+type Change = Parameters<typeof addChange> extends [Parts, ...infer Rest] ? Rest : never;
 
 /** Makes a store and a handler. The handler's client finds one confirmed booking. */
 async function seen() {
@@ -26,7 +33,7 @@ async function seen() {
     on: { fallback: ({ eventId }) => void told.push(eventId) },
     autoStart: false,
   });
-  return { store, webhooks, told, changes: new MissedChanges(store, internalsOf(webhooks)!) };
+  return { store, webhooks, told, changes: changesOf(store, internalsOf(webhooks)!) };
 }
 
 test("a change that was handled meanwhile gets no second event", async () => {
@@ -69,7 +76,7 @@ test("the id of a change is the same on every machine, and differs from change t
 test("the handler adds each event, because not every store wakes the handler's queue", async () => {
   const { store, webhooks } = await seen();
   const add = vi.fn(internalsOf(webhooks)!.add);
-  const changes = new MissedChanges(store, { add });
+  const changes = changesOf(store, { add });
   const eventId = await changes.add("booking:A1", undefined, confirmed, signal);
   await changes.add("booking:A1", undefined, confirmed, signal);
   expect(add.mock.calls.map(([event]) => event.eventId)).toEqual([eventId, eventId]);
@@ -86,7 +93,7 @@ test("a discarded event is not added again", async () => {
 test("a store that never shows the event of an id is asked again at intervals, and no longer after an abort", async () => {
   const { store, webhooks } = await seen();
   const get = vi.spyOn(store, "get").mockResolvedValue(undefined);
-  const changes = new MissedChanges(store, internalsOf(webhooks)!);
+  const changes = changesOf(store, internalsOf(webhooks)!);
   await changes.add("booking:A1", undefined, confirmed, signal);
   const stop = new AbortController();
   const adding = changes.add("booking:A1", undefined, confirmed, stop.signal);

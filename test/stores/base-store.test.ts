@@ -56,9 +56,18 @@ describe("calls at once", () => {
     await Promise.all([...first, ...second]);
     expect(store.groups.splice(0)).toEqual([50, 50]);
     const claims = await store.claim(CLAIM);
-    await Promise.all(claims.map((claim) => store.renew([claim], 1000)));
+    await store.renew(claims, 1000);
     await Promise.all(claims.map((claim) => store.settle(claim, DONE)));
     expect(store.groups).toEqual([50, 50]);
+  });
+
+  test("renew many leases 200 a statement", async () => {
+    const store = new GroupingStore();
+    await Promise.all(Array.from({ length: 250 }, (_, n) => store.add(eventOf(`booking:${n}`))));
+    const claims = await store.claim({ ...CLAIM, limit: 250 });
+    store.groups.length = 0;
+    expect(await store.renew(claims, 1000)).toEqual(claims);
+    expect(store.groups).toEqual([200, 50]);
   });
 
   test("do not wait for a statement that hangs, for example at a lock", async () => {

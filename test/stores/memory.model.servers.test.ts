@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
-import type { ClaimOptions, EventStore } from "../../src/stores/event-store.ts";
+import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
+import type { ClaimOptions } from "../../src/stores/store-options.ts";
 import { checkAgainstModel } from "./model-check.ts";
 
 test("the memory store gives the same results as the model", async () => {

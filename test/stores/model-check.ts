@@ -4,14 +4,9 @@ import { expect, vi } from "vitest";
 import { inAccount } from "../../src/account.ts";
 import type { EventFilter } from "../../src/stores/event-filter.ts";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
-import type {
-  ClaimOptions,
-  EventStore,
-  FurtherEvent,
-  NextDueOptions,
-  Outcome,
-} from "../../src/stores/event-store.ts";
+import type { EventStore, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
+import type { ClaimOptions, NextDueOptions } from "../../src/stores/store-options.ts";
 import type { ClaimedEvent, StoredEvent } from "../../src/stores/stored-event.ts";
 import { storedEvent } from "./event.ts";
 

@@ -1,4 +1,4 @@
-import type { Replace } from "../event-store.ts";
+import type { Replace } from "../store-options.ts";
 import { type Bench, between, type Cases, check, equal, failed, handled, LONG, parked } from "./harness.ts";
 
 /** How long a write takes, ms. Two calls on a busy machine take less. */

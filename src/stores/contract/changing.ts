@@ -1,3 +1,4 @@
+import { noEvents } from "../event-states.ts";
 import {
   type Cases,
   check,
@@ -6,7 +7,6 @@ import {
   handled,
   idsOf,
   LONG,
-  NO_EVENTS,
   parked,
   rejects,
   unreachable,
@@ -69,7 +69,7 @@ export const replaying: Cases = {
     equal("discard() by state", await store.discard({ state: "scheduled" }), 1);
     const third = await add("booking:B", {}, { dueIn: LONG });
     equal("discard() by id", await store.discard({ eventId: third.eventId }), 1);
-    equal("counts()", await store.counts(), { ...NO_EVENTS, processing: 1, done: 2 });
+    equal("counts()", await store.counts(), { ...noEvents, processing: 1, done: 2 });
   },
 
   "`replay` and `discard` reject a filter without fields": async ({ store, ended }) => {
@@ -89,9 +89,9 @@ export const replaying: Cases = {
     const events = Array.from({ length: many }, (_, index) => newEvent(refs[index % refs.length]!));
     await Promise.all(events.map((event) => store.add(event)));
     equal("how many events were discarded", await store.discard({ source: "webhook" }), many);
-    equal("counts() after discard()", await store.counts(), { ...NO_EVENTS, done: many });
+    equal("counts() after discard()", await store.counts(), { ...noEvents, done: many });
     equal("how many events were replayed", await store.replay({ state: "done" }), many);
-    equal("counts() after replay()", await store.counts(), { ...NO_EVENTS, pending: many });
+    equal("counts() after replay()", await store.counts(), { ...noEvents, pending: many });
     const pending = await store.list({ state: "pending", limit: 2 * many });
     equal("how many events are listed", new Set(idsOf(pending)).size, many);
     for (const { attempts, replayed } of await claim({ limit: 20 }))
@@ -108,7 +108,7 @@ export const discarding: Cases = {
     const before = [await kept(), await get({ eventId: ids.parked })] as const;
     const everything = { receivedAfter: new Date(0) };
     equal("discard() of all events", await store.discard(everything), 3);
-    equal("counts()", await store.counts(), { ...NO_EVENTS, scheduled: 1, processing: 1, done: 4 });
+    equal("counts()", await store.counts(), { ...noEvents, scheduled: 1, processing: 1, done: 4 });
     for (const eventId of [ids.pending, ids.retrying, ids.parked]) {
       const { state, reason, dueAt, doneAt, receivedAt } = await get({ eventId });
       equal(
@@ -144,7 +144,7 @@ export const erasing: Cases = {
     equal("snapshotOf() after erase()", await store.snapshotOf("booking:A"), undefined);
     equal("get() of an erased event", await store.get(first.eventId), undefined);
     equal("ids of the remaining events", idsOf(await store.list({ limit: 10 })), idsOf(others));
-    equal("counts() after erase()", await store.counts(), { ...NO_EVENTS, pending: 2 });
+    equal("counts() after erase()", await store.counts(), { ...noEvents, pending: 2 });
     equal("second erase() of the record", await store.erase("booking:A"), 0);
     equal("add() of an erased id", await store.add(first), "added");
     const { attempts, previous, sequence } = await claimOne({ eventId: first.eventId });

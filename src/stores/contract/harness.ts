@@ -1,8 +1,9 @@
 // What the cases of the store contract are written with.
 
 import { inAccount, splitKey } from "../../account.ts";
-import type { AddOptions, ClaimOptions, EventStore, Outcome } from "../event-store.ts";
+import type { EventStore, Outcome } from "../event-store.ts";
 import type { Snapshot } from "../snapshot.ts";
+import type { AddOptions, ClaimOptions } from "../store-options.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stored-event.ts";
 
 /** The duration of a lease or wait that does not end while a case runs, ms. */
@@ -13,48 +14,6 @@ const PATIENCE = 200;
 
 /** The tolerance in ms when a case compares times of two clocks. The store's clock may count in whole ms. */
 const CLOCK = 5;
-
-/** A new store for a case, and helpers for the case. A helper throws an error if its check fails. */
-export interface Bench {
-  readonly store: EventStore<unknown>;
-  /** The unit of leases and waits, ms. */
-  readonly unit: number;
-  newEvent(ref: string | null, fields?: Partial<NewEvent>): Pick<StoredEvent, keyof NewEvent>;
-  /** Adds an event. Fails if `store.add` does not return `added`. */
-  add(
-    ref: string | null,
-    fields?: Partial<NewEvent>,
-    options?: AddOptions,
-  ): Promise<ReturnType<Bench["newEvent"]>>;
-  /**
-   * Adds an event, claims an event with `claimOne`, and settles the claim with `outcome`. Returns the added event. If
-   * the record has an older event that is due, `claimOne` claims the older event.
-   */
-  ended(ref: string | null, outcome: Outcome<unknown>): ReturnType<Bench["add"]>;
-  /** Like `ended`, but settles the claim as `done`. */
-  handle(ref: string | null, status?: string, fields?: Snapshot["fields"]): ReturnType<Bench["add"]>;
-  /** Claims up to 100 events with a long lease. `options` override these defaults. */
-  claim(options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]>;
-  /** Claims events, and fails if the number of claimed events is not 1. */
-  claimOne(options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
-  /** Claims events, and fails if they are other events than these. */
-  claims(what: string, ...expected: readonly { readonly eventId: string }[]): Promise<ClaimedEvent[]>;
-  /** Polls until it can claim an event. Fails after a timeout, or if `performance.now()` is below `notBefore`. */
-  claimLater(notBefore: number, options?: Partial<ClaimOptions>): Promise<ClaimedEvent>;
-  /** Settles a claim. Fails if the lease is lost. */
-  settle(claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<void>;
-  /** Settles a claim as `done`. Writes a snapshot if `status` is given. */
-  done(claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void>;
-  /** Reads an event. Fails if the store does not have it. */
-  get(event: { readonly eventId: string }): Promise<StoredEvent>;
-  /** Fails if a field of `expected` differs in the stored event. Ignores all other fields. */
-  shows(event: { readonly eventId: string }, expected: Partial<StoredEvent>): Promise<void>;
-  /** Polls until `probe` resolves to a value other than `undefined` and `false`. */
-  eventually<T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T>;
-  sleep(units: number): Promise<void>;
-  /** Waits until the store's clock has advanced, even if the clock counts in whole ms. */
-  tick(): Promise<void>;
-}
 
 /** The cases of one topic, by name. */
 export type Cases = Readonly<Record<string, (bench: Bench) => Promise<void>>>;
@@ -103,110 +62,152 @@ export function handled(
   };
 }
 
-export function createBench(store: EventStore<unknown>, unit: number): Bench {
-  let events = 0;
-  const bench: Bench = {
-    store,
-    unit,
+/**
+ * A new store for a case, and helpers for the case. A helper throws an error if its check fails. The helpers are arrow
+ * functions, so that cases can destructure them.
+ */
+export class Bench {
+  readonly store: EventStore<unknown>;
+  /** The unit of leases and waits, ms. */
+  readonly unit: number;
+  #events = 0;
 
-    newEvent(ref, fields = {}) {
-      events += 1;
-      const number = String(events).padStart(12, "0");
-      return {
-        eventId: inAccount(splitKey(ref ?? "").account, `00000000-0000-4000-8000-${number}`),
-        ref,
-        source: "webhook",
-        topic: null,
-        timestamp: "2026-03-01T10:00:00.000Z",
-        notification: `{"n":${events}}`,
-        ...fields,
-        traceparent: fields.traceparent ?? null,
-      };
-    },
+  constructor(store: EventStore<unknown>, unit: number) {
+    this.store = store;
+    this.unit = unit;
+  }
 
-    async add(ref, fields, options) {
-      const event = bench.newEvent(ref, fields);
-      equal(`add() of the new event ${event.eventId}`, await store.add(event, options), "added");
-      return event;
-    },
-
-    async ended(ref, outcome) {
-      const event = await bench.add(ref);
-      await bench.settle(await bench.claimOne(), outcome);
-      return event;
-    },
-
-    async handle(ref, status, fields) {
-      const event = await bench.add(ref);
-      await bench.done(await bench.claimOne(), status, fields);
-      return event;
-    },
-
-    claim: (options) => store.claim({ limit: 100, leaseDuration: LONG, ...options }),
-
-    async claimOne(options) {
-      const claims = await bench.claim(options);
-      check(claims.length === 1, `claim(): expected 1 event, got ${claims.length}`);
-      return claims[0]!;
-    },
-
-    async claims(what, ...expected) {
-      const claims = await bench.claim();
-      equal(`ids of the events that claim() returned ${what}`, idsOf(claims), idsOf(expected));
-      return claims;
-    },
-
-    async claimLater(notBefore, options) {
-      const claim = await bench.eventually("claim() to return an event", async () => {
-        const [first] = await bench.claim({ limit: 1, ...options });
-        return first;
-      });
-      const early = Math.round(notBefore - performance.now());
-      check(early <= CLOCK, `claim() returned the event ${claim.eventId} ${early} ms too early`);
-      return claim;
-    },
-
-    async settle(claim, outcome) {
-      const held = await store.settle(claim, outcome);
-      equal(`settle() of ${claim.eventId} as ${outcome.state}, with its current lease`, held, true);
-    },
-
-    done: (claim, status, fields) => bench.settle(claim, handled(claim, status, fields)),
-
-    async get({ eventId }) {
-      const stored = await store.get(eventId);
-      check(stored !== undefined, `get(): expected the event ${eventId}, got undefined`);
-      return stored;
-    },
-
-    async shows(event, expected) {
-      const stored = await bench.get(event);
-      const shown = Object.keys(expected).map((name) => [name, stored[name as keyof StoredEvent]]);
-      equal(`get() of the event ${event.eventId}`, Object.fromEntries(shown), expected);
-    },
-
-    async eventually(what, probe) {
-      const end = performance.now() + PATIENCE * unit;
-      for (;;) {
-        const value = await probe();
-        if (value !== undefined && value !== false) return value;
-        check(performance.now() < end, `timeout: waited ${PATIENCE * unit} ms for ${what}`);
-        await bench.sleep(0.1);
-      }
-    },
-
-    sleep: (units) => new Promise((resolve) => setTimeout(resolve, units * unit)),
-    tick: () => new Promise((resolve) => setTimeout(resolve, CLOCK)),
+  readonly newEvent = (
+    ref: string | null,
+    fields: Partial<NewEvent> = {},
+  ): Pick<StoredEvent, keyof NewEvent> => {
+    this.#events += 1;
+    const number = String(this.#events).padStart(12, "0");
+    return {
+      eventId: inAccount(splitKey(ref ?? "").account, `00000000-0000-4000-8000-${number}`),
+      ref,
+      source: "webhook",
+      topic: null,
+      timestamp: "2026-03-01T10:00:00.000Z",
+      notification: `{"n":${this.#events}}`,
+      ...fields,
+      traceparent: fields.traceparent ?? null,
+    };
   };
-  return bench;
+
+  /** Adds an event. Fails if `store.add` does not return `added`. */
+  readonly add = async (
+    ref: string | null,
+    fields?: Partial<NewEvent>,
+    options?: AddOptions,
+  ): Promise<ReturnType<Bench["newEvent"]>> => {
+    const event = this.newEvent(ref, fields);
+    equal(`add() of the new event ${event.eventId}`, await this.store.add(event, options), "added");
+    return event;
+  };
+
+  /**
+   * Adds an event, claims an event with `claimOne`, and settles the claim with `outcome`. Returns the added event. If
+   * the record has an older event that is due, `claimOne` claims the older event.
+   */
+  readonly ended = async (ref: string | null, outcome: Outcome<unknown>): ReturnType<Bench["add"]> => {
+    const event = await this.add(ref);
+    await this.settle(await this.claimOne(), outcome);
+    return event;
+  };
+
+  /** Like `ended`, but settles the claim as `done`. */
+  readonly handle = async (
+    ref: string | null,
+    status?: string,
+    fields?: Snapshot["fields"],
+  ): ReturnType<Bench["add"]> => {
+    const event = await this.add(ref);
+    await this.done(await this.claimOne(), status, fields);
+    return event;
+  };
+
+  /** Claims up to 100 events with a long lease. `options` override these defaults. */
+  readonly claim = (options?: Partial<ClaimOptions>): Promise<ClaimedEvent[]> =>
+    this.store.claim({ limit: 100, leaseDuration: LONG, ...options });
+
+  /** Claims events, and fails if the number of claimed events is not 1. */
+  readonly claimOne = async (options?: Partial<ClaimOptions>): Promise<ClaimedEvent> => {
+    const claims = await this.claim(options);
+    check(claims.length === 1, `claim(): expected 1 event, got ${claims.length}`);
+    return claims[0]!;
+  };
+
+  /** Claims events, and fails if they are other events than these. */
+  readonly claims = async (
+    what: string,
+    ...expected: readonly { readonly eventId: string }[]
+  ): Promise<ClaimedEvent[]> => {
+    const claims = await this.claim();
+    equal(`ids of the events that claim() returned ${what}`, idsOf(claims), idsOf(expected));
+    return claims;
+  };
+
+  /** Polls until it can claim an event. Fails after a timeout, or if `performance.now()` is below `notBefore`. */
+  readonly claimLater = async (notBefore: number, options?: Partial<ClaimOptions>): Promise<ClaimedEvent> => {
+    const claim = await this.eventually("claim() to return an event", async () => {
+      const [first] = await this.claim({ limit: 1, ...options });
+      return first;
+    });
+    const early = Math.round(notBefore - performance.now());
+    check(early <= CLOCK, `claim() returned the event ${claim.eventId} ${early} ms too early`);
+    return claim;
+  };
+
+  /** Settles a claim. Fails if the lease is lost. */
+  readonly settle = async (claim: ClaimedEvent, outcome: Outcome<unknown>): Promise<void> => {
+    const held = await this.store.settle(claim, outcome);
+    equal(`settle() of ${claim.eventId} as ${outcome.state}, with its current lease`, held, true);
+  };
+
+  /** Settles a claim as `done`. Writes a snapshot if `status` is given. */
+  readonly done = (claim: ClaimedEvent, status?: string, fields?: Snapshot["fields"]): Promise<void> =>
+    this.settle(claim, handled(claim, status, fields));
+
+  /** Reads an event. Fails if the store does not have it. */
+  readonly get = async ({ eventId }: { readonly eventId: string }): Promise<StoredEvent> => {
+    const stored = await this.store.get(eventId);
+    check(stored !== undefined, `get(): expected the event ${eventId}, got undefined`);
+    return stored;
+  };
+
+  /** Fails if a field of `expected` differs in the stored event. Ignores all other fields. */
+  readonly shows = async (
+    event: { readonly eventId: string },
+    expected: Partial<StoredEvent>,
+  ): Promise<void> => {
+    const stored = await this.get(event);
+    const shown = Object.keys(expected).map((name) => [name, stored[name as keyof StoredEvent]]);
+    equal(`get() of the event ${event.eventId}`, Object.fromEntries(shown), expected);
+  };
+
+  /** Polls until `probe` resolves to a value other than `undefined` and `false`. */
+  readonly eventually = async <T>(what: string, probe: () => Promise<T | undefined | false>): Promise<T> => {
+    const end = performance.now() + PATIENCE * this.unit;
+    for (;;) {
+      const value = await probe();
+      if (value !== undefined && value !== false) return value;
+      check(performance.now() < end, `timeout: waited ${PATIENCE * this.unit} ms for ${what}`);
+      await this.sleep(0.1);
+    }
+  };
+
+  readonly sleep = (units: number): Promise<void> =>
+    new Promise((resolve) => setTimeout(resolve, units * this.unit));
+
+  /** Waits until the store's clock has advanced, even if the clock counts in whole ms. */
+  readonly tick = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, CLOCK));
 }
 
 /** Returns the sorted ids of events. */
 export function idsOf(events: readonly { readonly eventId: string }[]): string[] {
   return events.map(({ eventId }) => eventId).sort();
 }
-
-export const NO_EVENTS = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
 
 /** The checks below replace `node:assert`, because runtimes such as Cloudflare Workers may lack that module. */
 

@@ -1,3 +1,4 @@
+import { noEvents } from "../event-states.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import {
@@ -8,7 +9,6 @@ import {
   equal,
   failed,
   LONG,
-  NO_EVENTS,
   parked,
   rejects,
   unreachable,
@@ -274,7 +274,7 @@ export const restoring: Cases = {
     const one = { ...processing, ...newEvent(null), state: "pending", traceparent: null } as const;
     const other = { ...processing, ...newEvent(null), traceparent: null };
     await rejects("restore()", () => store.restore({ ...batch, events: [one, other] }));
-    equal("counts() after restore()", await store.counts(), { ...NO_EVENTS, processing: 1 });
+    equal("counts() after restore()", await store.counts(), { ...noEvents, processing: 1 });
     equal("snapshotOf() after restore()", await store.snapshotOf("booking:B"), undefined);
   },
 };

@@ -1,18 +1,8 @@
 import { accountOf } from "../../account.ts";
 import type { EventFilter } from "../event-filter.ts";
+import { noEvents } from "../event-states.ts";
 import type { StoredEvent } from "../stored-event.ts";
-import {
-  type Bench,
-  type Cases,
-  equal,
-  failed,
-  handled,
-  idsOf,
-  LONG,
-  NO_EVENTS,
-  parked,
-  rejects,
-} from "./harness.ts";
+import { type Bench, type Cases, equal, failed, handled, idsOf, LONG, parked, rejects } from "./harness.ts";
 
 export const reading: Cases = {
   "`list` returns the newest events first, in pages": async ({ store, newEvent, add, tick }) => {
@@ -33,7 +23,7 @@ export const reading: Cases = {
   },
 
   "`counts` returns the number of events in every state": async (bench) => {
-    equal("counts() of an empty store", await bench.store.counts(), NO_EVENTS);
+    equal("counts() of an empty store", await bench.store.counts(), noEvents);
     await oneOfEachState(bench);
     await bench.add("listing:2");
     const expected = { scheduled: 1, pending: 2, processing: 1, retrying: 1, done: 1, parked: 1 };

@@ -1,6 +1,6 @@
 // The cases of `except` and `only`.
 
-import type { NextDueOptions } from "../event-store.ts";
+import type { NextDueOptions } from "../store-options.ts";
 import { type Bench, between, type Cases, check, equal, LONG, rejects } from "./harness.ts";
 
 /** Keys that are easily taken for each other. An event without a record has its id as the key. */

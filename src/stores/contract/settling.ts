@@ -1,5 +1,6 @@
+import { noEvents } from "../event-states.ts";
 import type { Snapshot } from "../snapshot.ts";
-import { between, type Cases, equal, failed, handled, idsOf, LONG, NO_EVENTS, parked } from "./harness.ts";
+import { between, type Cases, equal, failed, handled, idsOf, LONG, parked } from "./harness.ts";
 
 export const settling: Cases = {
   "a done outcome writes the snapshot, and raises sequence if the record has changed": async (bench) => {
@@ -161,7 +162,7 @@ export const removing: Cases = {
     equal("get() of a parked timer", await store.get(parkedTimer.eventId), undefined);
     equal("state of the own event", (await bench.get(one)).state, "done");
     equal("remove() of the timers", await store.remove("booking:A", "timers"), 1);
-    equal("counts()", await store.counts(), NO_EVENTS);
+    equal("counts()", await store.counts(), noEvents);
   },
 
   "`remove` deletes the timers of a record, or its events by their ids, and no other done event": async (
@@ -183,7 +184,7 @@ export const removing: Cases = {
     equal("remove() of the timers", await store.remove("booking:A", "timers"), 1);
     equal("remove() of the record", await store.remove("booking:A", ids), 3);
     equal("ids that are left", idsOf(await store.list({ limit: 9 })), idsOf(kept));
-    equal("counts() after remove()", await store.counts(), { ...NO_EVENTS, scheduled: 1, done: 1 });
+    equal("counts() after remove()", await store.counts(), { ...noEvents, scheduled: 1, done: 1 });
     between("nextDue() after remove()", await store.nextDue(), LONG - 30_000, LONG);
     await handle("booking:A", "Confirmed");
   },

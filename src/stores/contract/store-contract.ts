@@ -3,7 +3,7 @@ import { adding, replacing, scheduling } from "./adding.ts";
 import { discarding, erasing, replaying } from "./changing.ts";
 import { claiming, ordering } from "./claiming.ts";
 import { firings } from "./firings.ts";
-import { type Bench, type Cases, createBench } from "./harness.ts";
+import { Bench, type Cases } from "./harness.ts";
 import { metas, pruning, restoring, snapshots } from "./keeping.ts";
 import { leases, nextDue, outages } from "./leases.ts";
 import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
@@ -143,7 +143,7 @@ async function withStore<S extends EventStore<unknown>>(
     return another;
   };
   try {
-    await run(createBench(store, unit), { store, keep });
+    await run(new Bench(store, unit), { store, keep });
   } catch (error) {
     // A failing store may also fail to close. The error of the case says more, so throw that error.
     await Promise.allSettled(opened.map((each) => each.close()));

@@ -1,22 +1,31 @@
-import { splitKey } from "../../account.ts";
+import { accountOf } from "../../account.ts";
 import { realPause } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
 import { type Restriction, takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
-import type { Change, EventState } from "../event-states.ts";
-import type { EventStore, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
-import { type EventRow, toStoredEvent } from "../memory/memory-rows.ts";
+import { type Change, type EventState, noEvents } from "../event-states.ts";
+import type { EventStore } from "../event-store.ts";
+import { type EventRow, type RecordRow, toName, toStoredEvent } from "../memory/memory-rows.ts";
 import type { MemoryStore } from "../memory/memory-store.ts";
 import { type MemoryTables, recordKeyOf } from "../memory/memory-tables.ts";
-import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "../memory/record-rules.ts";
+import { changeEvents, prune } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
-import { RecordStore, type Scope } from "../record-store.ts";
+import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
 import type { SqlNotifier } from "../sql/driver.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
-import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
+import type {
+  AddAnswer,
+  ClaimCall,
+  Claimed,
+  ClaimResult,
+  RecordPage,
+  Scope,
+  Settled,
+} from "../store-steps.ts";
+import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { DocumentDriver, DocumentQuery, StoreDocument } from "./document-driver.ts";
 import {
   documentKey,
@@ -27,14 +36,13 @@ import {
   loaded,
   nameOf,
   recordKey,
+  recordText,
 } from "./loaded-tables.ts";
 
 /** How often a step runs again because another process changed its documents meanwhile. */
 const TRIES = 100;
 /** The longest wait before a step runs again, ms. */
 const LONGEST_PAUSE = 50;
-/** The restrictions of the claim of one record, which the store has chosen by those of the call. */
-const ANY: Restriction = { except: undefined, only: undefined };
 /** How many records a claim tries at once. */
 const CLAIMS_AT_ONCE = 100;
 
@@ -61,6 +69,8 @@ export function documentStore(driver: DocumentDriver): EventStore {
  * If another process has changed one of them meanwhile, the step runs again.
  */
 class DocumentStore extends RecordStore {
+  /** No write has many documents. */
+  protected override readonly step = 1;
   readonly #driver: DocumentDriver;
 
   constructor(driver: DocumentDriver) {
@@ -115,19 +125,19 @@ class DocumentStore extends RecordStore {
   /** Runs one step for each record, so that another process that changes one record delays only this one. */
   protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const arrivals = await this.#arrivals(additions.length);
-    const groups = Map.groupBy(additions.keys(), (index) => recordOf(additions[index]!));
+    const groups = Map.groupBy(additions.entries(), ([, addition]) => recordOf(addition));
     const answers: AddAnswer[] = [];
-    const group = async (record: string, indexes: readonly number[]) => {
+    const addTo = async (record: string, entries: readonly [number, Addition][]) => {
+      const given = entries.map(([, addition]) => addition);
       const scope = {
         records: [record],
-        ids: indexes.map((index) => additions[index]!.event.eventId),
-        arrivals: indexes.map((index) => arrivals[index]!),
+        ids: given.map(({ event }) => event.eventId),
+        arrivals: entries.map(([index]) => arrivals[index]!),
       };
-      const given = indexes.map((index) => additions[index]!);
-      for (const [at, answer] of (await this.#run(scope, (rules) => rules.doAdd(given))).entries())
-        answers[indexes[at]!] = answer;
+      const added = await this.#run(scope, (rules) => rules.doAdd(given));
+      for (const [at, [index]] of entries.entries()) answers[index] = added[at]!;
     };
-    await Promise.all([...groups].map(([record, indexes]) => group(record, indexes)));
+    await Promise.all([...groups].map(([record, entries]) => addTo(record, entries)));
     return answers;
   }
 
@@ -137,14 +147,14 @@ class DocumentStore extends RecordStore {
     const takes = takesOf(call) ?? (() => true);
     if (call.eventId !== undefined) {
       for (const { body } of await this.#documents("id", [call.eventId]))
-        if (takes(nameOf(body))) claimed.push(...(await this.#claim(body, call, call.token)));
+        if (takes(recordText(body))) claimed.push(...(await this.#claim(body, call, call.token)));
       return { now, result: { claimed } };
     }
     const tried = new Set<string>();
     for (;;) {
       const limit = Math.min(call.limit - claimed.length, CLAIMS_AT_ONCE);
       const records =
-        limit > 0 ? await this.#due(now, limit, (key) => !tried.has(key) && takes(nameOf(key))) : [];
+        limit > 0 ? await this.#due(now, limit, (key) => !tried.has(key) && takes(recordText(key))) : [];
       if (records.length === 0) return { now, result: { claimed } };
       const claims = records.map((record) => {
         tried.add(record);
@@ -167,7 +177,9 @@ class DocumentStore extends RecordStore {
 
   async #claim(record: string, call: ClaimCall, token: string): Promise<readonly Claimed[]> {
     return this.#run({ records: [record] }, async (rules) => {
-      const { claimed } = (await rules.doClaim({ ...call, ...ANY, limit: 1, token })).result;
+      // The store has chosen the record by the restrictions of the call.
+      const one = { ...call, except: undefined, only: undefined, limit: 1, token };
+      const { claimed } = (await rules.doClaim(one)).result;
       call.claimed = [...call.claimed, ...claimed];
       return claimed;
     });
@@ -211,15 +223,24 @@ class DocumentStore extends RecordStore {
   protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
     const [now, takes] = [await this.#now(), takesOf(restriction)];
     for await (const document of this.#driver.find({ by: "due" }))
-      if (takes === undefined || takes(nameOf(recordKey(document))))
+      if (takes === undefined || takes(recordText(recordKey(document))))
         return { now, result: Math.max(0, dueOf(document)! - now) };
     return { now, result: undefined };
   }
 
-  protected async doSetBack(): Promise<void> {
-    for await (const { document } of this.#each({ by: "record" }))
-      if (document.due !== undefined)
-        await this.#run({ records: [recordKey(document)] }, (_, tables) => setBack(tables));
+  protected async dueRecords(): Promise<RecordPage> {
+    return { found: await this.#names({ by: "due" }), next: undefined };
+  }
+
+  protected async recordsOf(account: string): Promise<RecordPage> {
+    const names = await this.#names({ by: "record" });
+    return { found: names.filter((name) => accountOf(name) === account), next: undefined };
+  }
+
+  async #names(query: DocumentQuery): Promise<RecordName[]> {
+    const names: RecordName[] = [];
+    for await (const document of this.#driver.find(query)) names.push(nameOf(recordKey(document)));
+    return names;
   }
 
   protected override async withRecords<T>(scope: Scope, rule: (tables: MemoryTables) => T): Promise<T> {
@@ -273,8 +294,7 @@ class DocumentStore extends RecordStore {
   }
 
   protected async doCounts(): Promise<Record<EventState, number>> {
-    const none = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
-    return { ...none, ...(await this.#driver.counts()) };
+    return { ...noEvents, ...(await this.#driver.counts()) };
   }
 
   protected async doOldestWaiting(): Promise<number | undefined> {
@@ -296,19 +316,6 @@ class DocumentStore extends RecordStore {
   protected async doLastReceivedAt(): Promise<number | undefined> {
     for await (const { received } of this.#driver.find({ by: "received" })) return -received!;
     return undefined;
-  }
-
-  protected async doEraseAccount(account: string): Promise<EraseStep> {
-    const erased = { events: 0, snapshots: 0, processing: 0, next: undefined };
-    for await (const { document, tables } of this.#each({ by: "record" })) {
-      const record = recordKey(document);
-      if (!tables.accounts.has(account) && splitKey(record).account !== account) continue;
-      const step = await this.#run({ records: [record] }, (_, tables) => eraseAccount(tables, account));
-      erased.events += step.events;
-      erased.snapshots += step.snapshots;
-      erased.processing += step.processing;
-    }
-    return erased;
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -361,16 +368,13 @@ class DocumentStore extends RecordStore {
     return pruned;
   }
 
-  protected async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    let oldest: { readonly key: string; readonly seenAt: number }[] = [];
+  protected async oldSnapshots(options: PruneSnapshotsOptions): Promise<readonly RecordName[]> {
+    let oldest: RecordRow[] = [];
     for await (const { tables } of this.#each({ by: "record" })) {
       oldest.push(...tables.prunableSnapshots(options));
       oldest = oldest.sort((a, b) => a.seenAt - b.seenAt).slice(0, options.limit);
     }
-    let pruned = 0;
-    for (const { key } of oldest)
-      pruned += await this.#run({ records: [key] }, (_, tables) => pruneSnapshots(tables, options));
-    return pruned;
+    return oldest.map(toName);
   }
 
   /** Restores one event after the other, so that no write has many documents. */

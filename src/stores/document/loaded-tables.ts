@@ -4,6 +4,7 @@ import type { EventState } from "../event-states.ts";
 import { type EventRow, firstOf, newRecordRow, type RecordRow } from "../memory/memory-rows.ts";
 import { MemoryStore } from "../memory/memory-store.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
+import type { RecordName } from "../stored-event.ts";
 import type { DocumentWrite, StoreDocument } from "./document-driver.ts";
 
 /** The version of the documents of ids. They need no other one, because each write of an id also writes its record. */
@@ -14,11 +15,6 @@ const DIGITS = 16;
 /** Escapes a key as JSON, because a database may reject or change NUL and lone surrogates. */
 export function documentKey(kind: "record" | "id" | "meta", key: string): string {
   return `${kind} ${JSON.stringify(key)}`;
-}
-
-/** Returns the key of a record from the key of its document. */
-function keyOfRecord(key: string): string {
-  return JSON.parse(key.slice("record ".length)) as string;
 }
 
 /** Returns when the record of a document is due, epoch ms. */
@@ -125,12 +121,18 @@ function dueText(record: RecordRow): string {
 
 /** Reads the key of the document, because its body holds all events of the record. */
 export function recordKey({ key }: StoreDocument): string {
-  return keyOfRecord(key);
+  return JSON.parse(key.slice("record ".length)) as string;
 }
 
-/** Returns the key by which `except` and `only` of a claim know a record. */
-export function nameOf(record: string): string {
-  return record.startsWith("\0") ? record.slice(1) : record;
+/** @param record - the key of a record */
+export function nameOf(record: string): RecordName {
+  return { ref: record.startsWith("\0") ? null : record, eventId: record.slice(1) };
+}
+
+/** Returns the text by which `except` and `only` of a claim know a record. */
+export function recordText(record: string): string {
+  const { ref, eventId } = nameOf(record);
+  return ref ?? eventId;
 }
 
 /** The rules of the memory store, on the rows of some documents. */

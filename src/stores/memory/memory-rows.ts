@@ -3,7 +3,7 @@ import type { RowFilter } from "../event-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
 import { type Addition, additionOf, copyOfSnapshot, dueTime, endedAtOf, stateOfNew } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
-import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { AttemptEntry, ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { HeapItem } from "./due-heap.ts";
 
 /** A row of the events table. All times are epoch ms. */
@@ -175,6 +175,10 @@ function copyOfHistory(history: readonly AttemptEntry[]): AttemptEntry[] {
 
 export function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
   return { ref: ref!, snapshot: copyOfSnapshot(snapshot!), sequence, seenAt: new Date(seenAt) };
+}
+
+export function toName({ ref, key }: RecordRow): RecordName {
+  return { ref, eventId: key.slice(1) };
 }
 
 /** Returns the record's open event that is due first. If two due times are equal: the event that arrived first. */

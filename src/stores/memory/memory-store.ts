@@ -1,7 +1,7 @@
 import { type Restriction, takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions, Write } from "../event-store.ts";
+import type { Write } from "../event-store.ts";
 import {
   type Addition,
   dueTime,
@@ -11,12 +11,21 @@ import {
   type Settlement,
   stateOfNew,
 } from "../outcomes.ts";
-import { RecordStore, type Scope } from "../record-store.ts";
+import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
-import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
+import type {
+  AddAnswer,
+  ClaimCall,
+  Claimed,
+  ClaimResult,
+  RecordPage,
+  Scope,
+  Settled,
+} from "../store-steps.ts";
+import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import {
   delayUntil,
   dropText,
@@ -28,12 +37,13 @@ import {
   newEventRow,
   remember,
   toClaim,
+  toName,
   toRecordSnapshot,
   toStoredEvent,
 } from "./memory-rows.ts";
 import { MemoryTables } from "./memory-tables.ts";
 import { type RunTransaction, runInOrder } from "./memory-transaction.ts";
-import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "./record-rules.ts";
+import { changeEvents, prune } from "./record-rules.ts";
 
 /**
  * The plain model of a store. Tests compare the behavior of all other stores with this store.
@@ -43,6 +53,7 @@ import { changeEvents, eraseAccount, prune, pruneSnapshots, setBack } from "./re
  */
 export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   declare readonly transactional?: true;
+  protected override readonly step = Number.POSITIVE_INFINITY;
   readonly #transaction: RunTransaction<Tx> | undefined;
   readonly #tables: MemoryTables;
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
@@ -222,10 +233,6 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return time === LOCKED ? null : time;
   }
 
-  async doSetBack(): Promise<void> {
-    setBack(this.#tables);
-  }
-
   /** The step is atomic, because the rule does not await. */
   protected override async withRecords<T>(_: Scope, rule: (tables: MemoryTables) => T): Promise<T> {
     return rule(this.#tables);
@@ -274,8 +281,17 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return this.#tables.lastReceivedAt;
   }
 
-  async doEraseAccount(account: string): Promise<EraseStep> {
-    return { ...eraseAccount(this.#tables, account), next: undefined };
+  /** Names all records, because one run of the rule finds its own. */
+  async dueRecords(): Promise<RecordPage> {
+    return { found: [...this.#tables.records.values()].map(toName), next: undefined };
+  }
+
+  async recordsOf(): Promise<RecordPage> {
+    return this.dueRecords();
+  }
+
+  async oldSnapshots(options: PruneSnapshotsOptions): Promise<RecordName[]> {
+    return this.#tables.prunableSnapshots(options).map(toName);
   }
 
   async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -305,10 +321,6 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
 
   async doPrune(options: PruneOptions): Promise<number> {
     return prune(this.#tables, options);
-  }
-
-  async doPruneSnapshots(options: PruneSnapshotsOptions): Promise<number> {
-    return pruneSnapshots(this.#tables, options);
   }
 
   async doClose(): Promise<void> {}

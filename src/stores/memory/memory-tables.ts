@@ -4,9 +4,9 @@ import { accountOf } from "../../account.ts";
 import { clockOffset } from "../../clock.ts";
 import { takesOf } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
-import type { EventState } from "../event-states.ts";
-import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
+import { type EventState, noEvents } from "../event-states.ts";
 import { lostHistory } from "../outcomes.ts";
+import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { DueHeap } from "./due-heap.ts";
 import {
@@ -32,14 +32,7 @@ export class MemoryTables {
   /** The records with a lease or a due time. */
   readonly due = new DueHeap<RecordRow>();
   /** How many events are in each state. {@link insert}, {@link setState} and {@link forget} keep it. */
-  readonly counts: Record<EventState, number> = {
-    scheduled: 0,
-    pending: 0,
-    processing: 0,
-    retrying: 0,
-    done: 0,
-    parked: 0,
-  };
+  readonly counts: Record<EventState, number> = { ...noEvents };
   /** The done events, in the order in which they became done. Timers are in a set of their own. */
   readonly done = new Set<EventRow>();
   /** The timers that have fired. They do not count toward {@link MOST_DONE}, because their record's snapshot keeps them. */

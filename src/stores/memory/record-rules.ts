@@ -2,9 +2,9 @@
 
 import { splitKey } from "../../account.ts";
 import type { Change, EventState } from "../event-states.ts";
-import type { ErasedAccount, PruneOptions, PruneSnapshotsOptions } from "../event-store.ts";
 import { copyOfSnapshot, isSameSnapshot } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import type { ErasedAccount, PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import {
   dropText,

@@ -8,8 +8,7 @@ import type { StoreProblem } from "../store-problem.ts";
 export class MysqlStore extends SqlStore<PoolConnection> {
   declare readonly transactional: true;
 
-  override async problems(): Promise<readonly StoreProblem[]> {
-    const found = await super.problems();
+  protected override async risks(): Promise<readonly StoreProblem[]> {
     const [row] = await this.read(function* () {
       return yield* select(
         "SELECT @@GLOBAL.innodb_flush_log_at_trx_commit AS flush, @@GLOBAL.read_only AS fixed",
@@ -23,6 +22,6 @@ export class MysqlStore extends SqlStore<PoolConnection> {
       });
     if (Number(row!.fixed) !== 0)
       told.push({ fails: true, detail: "The server is read-only. Give the store the primary." });
-    return [...found, ...told];
+    return told;
   }
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { prepared } from "../sql/placeholders.ts";
+import { prepared } from "../sql/driver.ts";
 import type { Condition } from "../sql/sql-beginnings.ts";
 import { CONTENT, CONTENT_COLUMNS } from "../sql/sql-rows.ts";
 import { inSchema, NOW, postgresDialect } from "./postgres-dialect.ts";

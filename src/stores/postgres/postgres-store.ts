@@ -2,7 +2,7 @@ import type { ClientBase, PoolClient } from "pg";
 import { createSlots, type Slots } from "../../async.ts";
 import { Log } from "../../logger.ts";
 import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
-import type { AddOptions, EventStore, Write } from "../event-store.ts";
+import type { EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlValue, select } from "../sql/driver.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
@@ -10,6 +10,7 @@ import { fromId, number, numberOrNull, text, toId } from "../sql/sql-rows.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
 import type { HotSteps } from "../sql/sql-trial.ts";
 import type { Timed } from "../store-clock.ts";
+import type { AddOptions } from "../store-options.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
@@ -95,14 +96,13 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     await this.tables.migrateNow();
   }
 
-  override async problems(): Promise<readonly StoreProblem[]> {
-    const found = await super.problems();
-    const risks = await this.read(function* () {
+  protected override async risks(): Promise<readonly StoreProblem[]> {
+    const [row] = await this.read(function* () {
       return yield* select(
         "SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby",
       );
     });
-    const { commits, fsync, standby } = risks[0]!;
+    const { commits, fsync, standby } = row!;
     const told: StoreProblem[] = [];
     if (commits === "off")
       told.push({
@@ -113,7 +113,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       told.push({ fails: false, detail: "fsync is off, so a crash of the machine may lose all events." });
     if (standby === true)
       told.push({ fails: true, detail: "The server is a standby. Give the store the primary." });
-    return [...found, ...told];
+    return told;
   }
 
   protected override tryOut(): Promise<void> {

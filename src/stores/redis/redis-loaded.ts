@@ -1,10 +1,10 @@
 // The rows that the script `load` reads for a rule, and the changes that the script `write` makes.
 
 import type { EventOrigin, EventState } from "../event-states.ts";
-import type { EventRow, RecordRow } from "../memory/memory-rows.ts";
+import { type EventRow, type RecordRow, toName } from "../memory/memory-rows.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
-import type { RecordName } from "../record-store.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
+import type { RecordName } from "../stored-event.ts";
 import { packSnapshot, recordName, toInsert, toRecordSnapshot, unpackText } from "./redis-rows.ts";
 
 type Value = string | false;
@@ -102,8 +102,8 @@ export class LoadedRows {
   }
 }
 
-function nameOf({ ref, key }: RecordRow): string {
-  return recordName({ ref, eventId: key.slice(1) });
+function nameOf(row: RecordRow): string {
+  return recordName(toName(row));
 }
 
 function eventRowOf([id, fields, due]: EventReply, ref: string | null, record: RecordRow): EventRow {

@@ -14,6 +14,9 @@ export const PAGE = 200;
 /** Stands for `Infinity`, which JSON cannot hold. */
 export const MOST = 1e12;
 
+/** Redis may answer a number as text, because of an option of a user's client. */
+export type Num = number | string;
+
 /**
  * An event as the Lua function `row` answers it: id, names and values of the hash, notification, and the due time of a
  * stored event or the snapshot of a claim.

@@ -7,19 +7,26 @@ import type { Restriction } from "../beginnings.ts";
 import { ANSWER_WITHIN } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
 import { type Change, type EventState, eventStates } from "../event-states.ts";
-import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
 import type { MemoryTables } from "../memory/memory-tables.ts";
-import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
-import { type Addition, additionOf, type Settlement, settlementOf } from "../outcomes.ts";
-import { RecordStore, type Scope } from "../record-store.ts";
+import { changeEvents } from "../memory/record-rules.ts";
+import type { Addition, Settlement } from "../outcomes.ts";
+import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
+import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../store-options.ts";
 import type { StoreProblem } from "../store-problem.ts";
-import type { AddAnswer, ClaimCall, Claimed, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
-import { assertDone, trialOf } from "../store-trial.ts";
-import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type {
+  AddAnswer,
+  ClaimCall,
+  Claimed,
+  ClaimResult,
+  RecordPage,
+  Scope,
+  Settled,
+} from "../store-steps.ts";
+import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
 import { hasCode, NotSentError, problemWith } from "./redis-errors.ts";
 import { LoadedRows, nameOfRecord } from "./redis-loaded.ts";
@@ -28,6 +35,7 @@ import { Notifier } from "./redis-notifier.ts";
 import {
   bounded,
   MOST,
+  type Num,
   PAGE,
   type RowReply,
   recordName,
@@ -42,14 +50,11 @@ import {
   toStoredEvent,
 } from "./redis-rows.ts";
 import type { ScriptName } from "./redis-scripts.ts";
+import { tryOut } from "./redis-trial.ts";
 
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
 const LATEST = 60 * 60_000;
 
-/** The number of records that one step of `eraseAccount` deletes. */
-const ERASED = 100;
-/** The number of records that a change takes at once if other processes change them often. */
-const FEW = 50;
 /** How often a change runs again because another process changed its rows meanwhile. */
 const TRIES = 100;
 /** The longest wait before a change runs again, ms. */
@@ -69,7 +74,7 @@ interface RedisOptions {
   readonly onGone?: (eventId: string) => void;
   /** Whether the store creates and upgrades its keys. Default `true`. */
   readonly migrates?: boolean;
-  /** A clock for tests. */
+  /** A clock for tests. Default: the clock of Redis. */
   readonly now?: () => number;
 }
 
@@ -78,23 +83,16 @@ type Place = readonly [record: string, dueAt: string] | null | undefined;
 /** The time, the claims, the next due time, ids whose event is gone, and where to go on. A due time of -1 is not known. */
 type ClaimReply = readonly [Num, readonly RowReply[], (Num | null)?, (readonly string[])?, Place?];
 
-/** Redis may answer a number as text, because of an option of a user's client. */
-type Num = number | string;
-
 /**
  * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-lua.ts`
  * lists the keys.
  */
 export class RedisStore extends RecordStore {
+  /** While a script runs, Redis runs no other command, and a step of more records meets more changes of others. */
+  protected override readonly step = 100;
   readonly #connection: Connection;
   readonly #notifier: Notifier;
-  /** A clock for tests. If it is `undefined`, scripts use the clock of Redis. */
-  readonly #now: (() => number) | undefined;
-  readonly #onFirstUse: () => void;
-  readonly #onGone: (eventId: string) => void;
-  readonly #risks: () => Promise<readonly string[]>;
-  /** Whether the store creates and upgrades its keys. */
-  readonly #migrates: boolean;
+  readonly #options: RedisOptions;
   /** Identifies this store instance in the messages that it publishes. */
   #handle = newName();
   #started: Promise<string> | undefined;
@@ -102,28 +100,15 @@ export class RedisStore extends RecordStore {
   #life = 0;
   readonly #running = new Set<Promise<unknown>>();
 
-  constructor(
-    connection: Connection,
-    {
-      onFirstUse = () => {},
-      onGone = () => {},
-      risks = async () => [],
-      migrates = true,
-      now,
-    }: RedisOptions = {},
-  ) {
+  constructor(connection: Connection, options: RedisOptions = {}) {
     super();
-    this.#migrates = migrates;
     this.#connection = connection;
-    this.#onFirstUse = onFirstUse;
-    this.#onGone = onGone;
-    this.#risks = risks;
-    this.#now = now;
+    this.#options = options;
     this.#notifier = new Notifier(connection, {
       channel: async () => `${await this.#start()}:wake`,
       // An instance hears its own messages, too. The script `start` publishes an empty handle.
-      heard: (handle) => handle !== "" && handle !== this.#handle && this.subscribers.wake(),
-      wake: () => this.subscribers.wake(),
+      heard: (handle) => handle !== "" && handle !== this.#handle && this.wakeHere(),
+      wake: () => this.wakeHere(),
     });
   }
 
@@ -138,39 +123,13 @@ export class RedisStore extends RecordStore {
   async problems(): Promise<readonly StoreProblem[]> {
     this.assertOpen();
     const found: StoreProblem[] = [];
-    await this.#tryOut().catch((error: Error) => found.push({ fails: true, detail: error.message }));
+    await tryOut(this.#connection).catch((error: Error) =>
+      found.push({ fails: true, detail: error.message }),
+    );
     // Some providers block INFO.
-    const risks = await this.#risks().catch((error: Error) => [
-      `The settings of Redis could not be read: ${error.message}`,
-    ]);
+    const unread = (error: Error) => [`The settings of Redis could not be read: ${error.message}`];
+    const risks = (await this.#options.risks?.().catch(unread)) ?? [];
     return [...found, ...risks.map((detail) => ({ fails: false, detail }))];
-  }
-
-  /** Does the whole job with an event of its own, under a prefix of its own, which no process reads. */
-  async #tryOut(): Promise<void> {
-    const { name, ref, event, outcome, call } = trialOf();
-    const run = (script: ScriptName, input: object) =>
-      this.#connection.run(script, ["", "", JSON.stringify(input)], undefined, `:${name}`);
-    const keys = { id: toText(name), record: recordName({ ref, eventId: name }), states: eventStates };
-    const end = () => run("endTrial", keys);
-    // Without the right to delete, fail before the first write.
-    await end();
-    try {
-      await run("start", { migrate: true });
-      const [added] = (await run("add", [toAdd(additionOf(event, {}, call.token))])) as AddAnswer[];
-      assertDone("added", added === "added");
-      const place = { limit: 1, first: 0, duration: call.leaseDuration, worker: "" };
-      const restriction = toRestriction(call);
-      const [, rows] = (await run("claim", { ...place, name: call.token, restriction })) as ClaimReply;
-      assertDone("claimed", rows.length === 1);
-      const { claim, row } = toClaimed(rows[0]!);
-      const settled = await run("settle", [toSettle(settlementOf(claim, row, outcome))]);
-      assertDone("settled", Number((settled as [Num, Num][])[0]?.[0]) === 1);
-      const pruned = await run("prune", { state: "done", age: 0, limit: 1 });
-      assertDone("removed", Number(pruned) === 1);
-    } finally {
-      await end();
-    }
   }
 
   override subscribe(wake: () => void): () => void {
@@ -195,7 +154,7 @@ export class RedisStore extends RecordStore {
       const place = { limit, first: claimed.length, after: after ?? undefined };
       const reply = (await this.#run("claim", { ...input, ...place })) as ClaimReply;
       const [now, rows, next, gone = []] = reply;
-      for (const id of gone) this.#onGone(fromText(id));
+      for (const id of gone) this.#options.onGone?.(fromText(id));
       claimed.push(...rows.map(toClaimed));
       after = reply[4];
       const nextDueAt = next == null ? next : Number(next) < 0 ? undefined : Number(next);
@@ -229,10 +188,9 @@ export class RedisStore extends RecordStore {
     }
   }
 
-  protected async doSetBack(): Promise<void> {
+  protected async dueRecords(): Promise<RecordPage> {
     const records = (await this.#run("dueRecords")) as string[];
-    for (let at = 0; at < records.length; at += FEW)
-      await this.withRecords(scopeOf(records.slice(at, at + FEW)), setBack);
+    return { found: records.map(nameOfRecord), next: undefined };
   }
 
   /** Loads rows, and writes the changes of the rule if the rows are still the same. Otherwise tries again. */
@@ -312,14 +270,13 @@ export class RedisStore extends RecordStore {
   }
 
   /** @param from - the arrival number or, after the last event, `/` and the ref to go on from */
-  protected async doEraseAccount(account: string, from = "0"): Promise<EraseStep> {
+  protected async recordsOf(account: string, from = "0"): Promise<RecordPage> {
     const place = from.startsWith("/") ? { ref: from.slice(1) } : { seq: from };
-    const reply = await this.#run("recordsOf", { account, limit: ERASED, ...place });
+    const reply = await this.#run("recordsOf", { account, limit: this.step, ...place });
     const [records, seq, ref] = reply as [string[], Num | null, string | null];
-    const scope = { ...scopeOf(records), ended: "all" } as const;
-    const erased = await this.withRecords(scope, (tables) => eraseAccount(tables, account));
     const rest = ref === null ? undefined : `/${ref}`;
-    return { ...erased, next: "seq" in place ? (seq === null ? "/" : String(seq)) : rest };
+    const next = "seq" in place ? (seq === null ? "/" : String(seq)) : rest;
+    return { found: records.map(nameOfRecord), next };
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -356,15 +313,9 @@ export class RedisStore extends RecordStore {
     return Number(await this.#run("prune", bounded(options)));
   }
 
-  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
-    for (let pruned = 0; ; ) {
-      const options = { age, limit: Math.min(limit - pruned, PAGE) };
-      const refs = (await this.#run("oldSnapshots", bounded(options))) as string[];
-      const scope = scopeOf(refs.map((ref) => `r${ref}`));
-      const deleted = await this.withRecords(scope, (tables) => pruneSnapshots(tables, options));
-      pruned += deleted;
-      if (refs.length < options.limit || deleted === 0 || pruned >= limit) return pruned;
-    }
+  protected async oldSnapshots(options: PruneSnapshotsOptions): Promise<readonly RecordName[]> {
+    const refs = (await this.#run("oldSnapshots", bounded(options))) as string[];
+    return refs.map((ref) => nameOfRecord(`r${ref}`));
   }
 
   protected async doClose(): Promise<void> {
@@ -398,11 +349,11 @@ export class RedisStore extends RecordStore {
    */
   #mayRunLater(): void {
     this.#handle = newName();
-    this.subscribers.wake();
+    this.wakeHere();
   }
 
   #argsOf(input: object): string[] {
-    return [String(this.#now?.() ?? ""), this.#handle, JSON.stringify(input)];
+    return [String(this.#options.now?.() ?? ""), this.#handle, JSON.stringify(input)];
   }
 
   /** Resolves to the prefix of all keys, which begins with the `keyPrefix` of a user's client. */
@@ -415,18 +366,14 @@ export class RedisStore extends RecordStore {
   }
 
   async #open(): Promise<string> {
-    const input = this.#argsOf({ migrate: this.#migrates });
+    const input = this.#argsOf({ migrate: this.#options.migrates ?? true });
     const [keys, version] = (await this.#connection.run("start", input)) as [string, Num];
     const problem = problemWith(keys, Number(version));
     if (problem !== undefined) throw new StayhookError(`redisStore (${this.#connection.name}): ${problem}.`);
     this.#life = this.#connection.connections;
-    this.#onFirstUse();
+    this.#options.onFirstUse?.();
     return keys;
   }
-}
-
-function scopeOf(records: readonly string[]): Scope {
-  return { records: records.map(nameOfRecord), failing: "records could not be changed" };
 }
 
 function newName(): string {

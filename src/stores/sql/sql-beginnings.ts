@@ -2,8 +2,7 @@
 
 import { encodeUtf8 } from "../../utf8.ts";
 import type { Restriction } from "../beginnings.ts";
-import { type SqlDialect, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { prepared } from "./placeholders.ts";
+import { prepared, type SqlDialect, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { ESCAPE, escapedStart, NO_REF, number, toText } from "./sql-rows.ts";
 
 /** The length of an `IN` list is a multiple of this number, so that the database sees few different statements. */

@@ -2,13 +2,21 @@
 
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState } from "../event-states.ts";
-import type { PruneOptions } from "../event-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { StoredEvent } from "../stored-event.ts";
-import { change, type SqlDialect, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { prepared } from "./placeholders.ts";
+import type { PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
+import type { RecordPage } from "../store-steps.ts";
+import type { RecordName, StoredEvent } from "../stored-event.ts";
+import {
+  change,
+  prepared,
+  type SqlDialect,
+  type SqlRow,
+  type SqlSteps,
+  type SqlValue,
+  select,
+} from "./driver.ts";
 import { lists, type Operation, type Untimed } from "./sql-records.ts";
-import { number, storedEventOf, text, toId, toText } from "./sql-rows.ts";
+import { number, storedEventOf, text, toId, toName, toText } from "./sql-rows.ts";
 import { limitOf, ofAccount, ofRecord, recordsOfAccount } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
@@ -86,23 +94,30 @@ function conditionsOf(
   return [conditions, params];
 }
 
-/** The number of records that one step of `eraseAccount` deletes. */
-export const ERASED = 50;
+/** The number of records that one step of `eraseAccount` deletes, with all their events. */
+const ERASED = 50;
 
-/** Selects the keys of the next records of an account. @param after - the last key of the step before */
-export function* recordsOf({ dialect }: Operation, account: string, after = ""): SqlSteps<string[]> {
+/** Selects the next records of an account. @param after - the last key of the page before */
+export function* recordsOf({ dialect }: Operation, account: string, after: string): SqlSteps<RecordPage> {
   const [query, params] = recordsOfAccount(dialect, account, after, ERASED);
-  return (yield* select(query, ...params)).map(({ ref }) => text(ref));
+  return pageOf(yield* select(query, ...params), ERASED);
 }
 
-/** Selects the keys of the next records that have a due time. */
-export function* dueRecords({ sql }: Operation, after: string, limit: number): SqlSteps<string[]> {
-  return (yield* select(sql.dueRecords, after, limit)).map(({ ref }) => text(ref));
+/** Selects the next records that have a due time. @param after - the last key of the page before */
+export function* dueRecords({ sql }: Operation, after: string, limit: number): SqlSteps<RecordPage> {
+  return pageOf(yield* select(sql.dueRecords, after, limit), limit);
 }
 
-/** Selects the keys of the records whose snapshots are the oldest ones. */
-export function* oldSnapshots({ sql, now }: Operation, age: number, limit: number): SqlSteps<string[]> {
-  return (yield* select(sql.oldSnapshots, earlier(now, age), limit)).map(({ ref }) => text(ref));
+export function* oldSnapshots(
+  { sql, now }: Operation,
+  { age, limit }: PruneSnapshotsOptions,
+): SqlSteps<readonly RecordName[]> {
+  return pageOf(yield* select(sql.oldSnapshots, earlier(now, age), limit), limit).found;
+}
+
+function pageOf(rows: readonly SqlRow[], limit: number): RecordPage {
+  const keys = rows.map(({ ref }) => text(ref));
+  return { found: keys.map(toName), next: keys.length < limit ? undefined : keys.at(-1) };
 }
 
 export function* setMeta(

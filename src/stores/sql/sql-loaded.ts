@@ -2,7 +2,8 @@
 
 import type { EventRow, RecordRow } from "../memory/memory-rows.ts";
 import { MemoryTables } from "../memory/memory-tables.ts";
-import type { RecordName, Scope } from "../record-store.ts";
+import type { Scope } from "../store-steps.ts";
+import type { RecordName } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
 import { keyOf } from "./sql-queue.ts";
 import { lists, lockOrInsertAll, nowOf, type Untimed } from "./sql-records.ts";

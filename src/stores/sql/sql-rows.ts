@@ -1,9 +1,8 @@
 import { decodeUtf8, encodeUtf8 } from "../../utf8.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { Addition } from "../outcomes.ts";
-import type { RecordName } from "../record-store.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
-import type { AttemptEntry, ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { AttemptEntry, ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;

@@ -2,18 +2,19 @@ import { createSlots, type Slots } from "../../async.ts";
 import type { Restriction } from "../beginnings.ts";
 import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
-import type { Change, EventState } from "../event-states.ts";
-import type { EventStore, PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../event-store.ts";
+import { type Change, type EventState, noEvents } from "../event-states.ts";
+import type { EventStore } from "../event-store.ts";
 import type { MemoryTables } from "../memory/memory-tables.ts";
-import { changeEvents, eraseAccount, pruneSnapshots, setBack } from "../memory/record-rules.ts";
+import { changeEvents } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
 import type { RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
+import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../store-options.ts";
 import type { StoreProblem } from "../store-problem.ts";
-import type { AddAnswer, ClaimCall, ClaimResult, EraseStep, Settled } from "../store-steps.ts";
-import type { ClaimedEvent, StoredEvent } from "../stored-event.ts";
+import type { AddAnswer, ClaimCall, ClaimResult, RecordPage, Settled } from "../store-steps.ts";
+import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import {
   type SqlDialect,
   type SqlDriver,
@@ -24,7 +25,6 @@ import {
 } from "./driver.ts";
 import {
   dueRecords,
-  ERASED,
   list,
   matching,
   nameOf,
@@ -42,7 +42,6 @@ import {
   LeaseLost,
   nextDueAt,
   noneDue,
-  RollBack,
   renew,
   settle,
 } from "./sql-queue.ts";
@@ -61,10 +60,7 @@ import {
 import { latestVersion, type Tables } from "./sql-schema.ts";
 import { type Statements, statementsOf } from "./sql-statements.ts";
 import { SqlTables, type TablesOptions } from "./sql-tables.ts";
-import { type HotSteps, tryAll } from "./sql-trial.ts";
-
-/** The number of records that one step of a change takes. Longer steps delay notifications. */
-const SLICE = 500;
+import { type HotSteps, tryAndRollBack } from "./sql-trial.ts";
 
 /** How long a transaction of one call waits for a lock, ms. The calls of a group do not wait, so that each waits alone. */
 const PATIENCE = 5000;
@@ -79,7 +75,6 @@ export const failing = {
   claim: "events could not be claimed",
   renew: "leases could not be renewed",
   settle: "the result of an attempt could not be recorded",
-  setBack: "due times could not be repaired after the clock was set back",
   read: "events could not be read",
 } as const;
 
@@ -193,12 +188,8 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     }
   }
 
-  protected async doSetBack(): Promise<void> {
-    for (let after: string | undefined = ""; after !== undefined; ) {
-      const keys: readonly string[] = await this.read((operation) => dueRecords(operation, after!, SLICE));
-      await this.withRecords({ records: keys.map(toName), failing: failing.setBack }, setBack);
-      after = keys.length < SLICE ? undefined : keys.at(-1);
-    }
+  protected dueRecords(from = ""): Promise<RecordPage> {
+    return this.read((operation) => dueRecords(operation, from, this.step));
   }
 
   protected override withRecords<T>(scope: SqlScope, rule: (tables: MemoryTables) => T): Promise<T> {
@@ -249,7 +240,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected doCounts(): Promise<Record<EventState, number>> {
     return this.read(function* ({ sql }) {
-      const counts = { scheduled: 0, pending: 0, processing: 0, retrying: 0, done: 0, parked: 0 };
+      const counts = { ...noEvents };
       for (const { state, events } of yield* select(sql.counts))
         counts[text(state) as EventState] = number(events);
       return counts;
@@ -271,8 +262,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected doLastReceivedAt(): Promise<number | undefined> {
     return this.read(function* ({ sql }) {
-      const at = numberOrNull((yield* select(sql.lastReceived))[0]!.at);
-      return at === null ? undefined : at;
+      return numberOrNull((yield* select(sql.lastReceived))[0]!.at) ?? undefined;
     });
   }
 
@@ -282,12 +272,8 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     return { version, expected: latestVersion(this.dialect) };
   }
 
-  protected async doEraseAccount(account: string, from: string | undefined): Promise<EraseStep> {
-    const keys = await this.read((operation) => recordsOf(operation, account, from));
-    const failing = "the account could not be erased";
-    const scope = { records: keys.map(toName), ended: "all", failing } as const;
-    const erased = await this.withRecords(scope, (tables) => eraseAccount(tables, account));
-    return { ...erased, next: keys.length < ERASED ? undefined : keys.at(-1) };
+  protected recordsOf(account: string, from = ""): Promise<RecordPage> {
+    return this.read((operation) => recordsOf(operation, account, from));
   }
 
   protected doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
@@ -327,15 +313,8 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     );
   }
 
-  protected async doPruneSnapshots({ age, limit }: PruneSnapshotsOptions): Promise<number> {
-    for (let pruned = 0; ; ) {
-      const most = Math.min(limit - pruned, SLICE);
-      const keys = await this.read((operation) => oldSnapshots(operation, age, most));
-      const scope = { records: keys.map(toName), failing: "old snapshots could not be deleted" };
-      const deleted = await this.withRecords(scope, (tables) => pruneSnapshots(tables, { age, limit: most }));
-      pruned += deleted;
-      if (keys.length < most || deleted === 0 || pruned >= limit) return pruned;
-    }
+  protected oldSnapshots(options: PruneSnapshotsOptions): Promise<readonly RecordName[]> {
+    return this.read((operation) => oldSnapshots(operation, options));
   }
 
   protected override get notifier(): SqlNotifier | undefined {
@@ -348,31 +327,23 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   async problems(): Promise<readonly StoreProblem[]> {
     this.assertOpen();
-    try {
-      await this.tryOut();
-      return [];
-    } catch (error) {
-      return [{ fails: true, detail: (error as Error).message }];
-    }
+    const failure = await this.tryOut().then(
+      () => [],
+      (error: Error) => [{ fails: true, detail: error.message }],
+    );
+    return [...failure, ...(await this.risks())];
+  }
+
+  /** Returns what the settings of the server can lose. */
+  protected async risks(): Promise<readonly StoreProblem[]> {
+    return [];
   }
 
   /** Does the whole job with an event of its own, in a transaction that is rolled back, so that no process sees the event. */
-  protected async tryOut(): Promise<void> {
-    let isDone = false;
-    const steps = (operation: Operation): SqlSteps<void> => {
-      const hot = this.hotSteps(operation);
-      return (function* () {
-        isDone = false;
-        yield* tryAll(operation, hot);
-        isDone = true;
-        throw new RollBack();
-      })();
-    };
-    try {
-      await this.write("the store cannot add, claim, settle and remove an event", steps);
-    } catch (error) {
-      if (!isDone) throw error;
-    }
+  protected tryOut(): Promise<void> {
+    const failing = "the store cannot add, claim, settle and remove an event";
+    const run = (steps: (operation: Operation) => SqlSteps<void>) => this.write(failing, steps);
+    return tryAndRollBack(run, (operation) => this.hotSteps(operation));
   }
 
   /** The steps of the hot path, for {@link tryOut}. */

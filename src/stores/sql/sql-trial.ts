@@ -7,6 +7,7 @@ import { assertDone, trialOf } from "../store-trial.ts";
 import type { SqlSteps } from "./driver.ts";
 import { setMeta } from "./sql-changes.ts";
 import { withRecords } from "./sql-loaded.ts";
+import { RollBack } from "./sql-queue.ts";
 import type { Operation } from "./sql-records.ts";
 
 /** The steps of the hot path, as the store runs them. */
@@ -16,12 +17,31 @@ export interface HotSteps {
   settle(settlements: readonly Settlement<never>[]): SqlSteps<readonly Settled[]>;
 }
 
+/** @param run - runs the steps in a transaction */
+export async function tryAndRollBack(
+  run: (steps: (operation: Operation) => SqlSteps<void>) => Promise<void>,
+  hotOf: (operation: Operation) => HotSteps,
+): Promise<void> {
+  let isDone = false;
+  const steps = function* (operation: Operation): SqlSteps<void> {
+    isDone = false;
+    yield* tryAll(operation, hotOf(operation));
+    isDone = true;
+    throw new RollBack();
+  };
+  try {
+    await run(steps);
+  } catch (error) {
+    if (!isDone) throw error;
+  }
+}
+
 /**
- * Adds, claims, settles and removes an event, and sets and removes a meta value. The caller rolls the transaction back.
+ * Adds, claims, settles and removes an event, and sets and removes a meta value.
  *
  * @throws StayhookError if a step did nothing
  */
-export function* tryAll(operation: Operation, hot: HotSteps): SqlSteps<void> {
+function* tryAll(operation: Operation, hot: HotSteps): SqlSteps<void> {
   const { name, ref, event, outcome, call } = trialOf();
   assertDone("added", (yield* hot.add([additionOf(event, {}, call.token)]))[0] === "added");
   const [claimed] = yield* hot.claim(call);

@@ -1,7 +1,7 @@
 import { DatabaseSync } from "node:sqlite";
-import type { StoreSchema } from "../event-store.ts";
 import { runSync } from "../sql/driver.ts";
 import { latestVersion, type Tables, versionOf } from "../sql/sql-schema.ts";
+import type { StoreSchema } from "../store-options.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
 import { executeOn } from "./sqlite-driver.ts";
 import { storeError } from "./sqlite-errors.ts";

@@ -33,7 +33,7 @@ export async function handleFound<Tx>(
 /** Since when a booking is a request by its events whose callback has failed so far, and which have left no snapshot. */
 async function failedRequest<Tx>({ options, claim }: RecordWork<Tx>): Promise<number | undefined> {
   const filter = { ref: claim.ref!, state: "retrying", type: "booking.Request", limit: 100 } as const;
-  const failed = (await options.list?.(filter)) ?? [];
+  const failed = (await options.store?.list(filter)) ?? [];
   return failed.reduce<number | undefined>(
     (known, event) => requestedAtOf({ ...event, receivedAt: event.receivedAt.getTime() }, known),
     undefined,

@@ -9,7 +9,15 @@ import { rowIdOf } from "../../stores/firing-id.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { ownId } from "../own-ids.ts";
 import { eventType } from "../refs.ts";
-import { changesBefore, type FiredTimer, TimerRules, timerEvent, timerId, timerOf } from "../timers.ts";
+import {
+  callbackFor,
+  changesBefore,
+  type FiredTimer,
+  timerEvent,
+  timerId,
+  timerKey,
+  timerOf,
+} from "../timer-rules.ts";
 import { handleLook } from "./change.ts";
 import { recheckNow } from "./rechecks.ts";
 import { callbackFailed, compared, type Done, type Failed, type RecordWork } from "./record-work.ts";
@@ -105,10 +113,8 @@ function withTimer<Tx>({ claim }: RecordWork<Tx>, done: Done<Tx>): Done<Tx> {
 async function waitForFirst<Tx>(work: RecordWork<Tx>): Promise<Done<Tx> | undefined> {
   const { claim, options } = work;
   const { ref, traceparent } = claim;
-  const { list } = options;
-  if (!list) return undefined;
   const found = await Promise.all(
-    WAITING.map(([state, source]) => list({ ref: ref!, state, source, limit: 1 })),
+    WAITING.map(([state, source]) => options.store!.list({ ref: ref!, state, source, limit: 1 })),
   );
   const dueAt = found.flat().map((event) => event.dueAt?.getTime() ?? 0);
   if (dueAt.length === 0) return undefined;
@@ -128,7 +134,7 @@ export async function callTimer<Tx>(work: RecordWork<Tx>, fields: object): Promi
   const { options, claim, context } = work;
   const type = timerTypeOf(work);
   try {
-    if (!options.rules.handles(type))
+    if (callbackFor(options.on, type) === undefined)
       throw new StayhookError(
         `\`on\` has no callback ${type} and no fallback. If an older version of the app runs, deploy the newer one.`,
       );
@@ -141,7 +147,7 @@ export async function callTimer<Tx>(work: RecordWork<Tx>, fields: object): Promi
 }
 
 export function timerTypeOf<Tx>({ claim, subject }: RecordWork<Tx>): string {
-  return TimerRules.keyOf(subject.kind, timerOf(claim).name);
+  return timerKey(subject.kind, timerOf(claim).name);
 }
 
 /** Returns the same timer of the record `ref`, unless that record's timer was set later than this one. */
@@ -151,7 +157,7 @@ export async function movedTo<Tx>(
   { name, at }: FiredTimer,
 ): Promise<readonly FurtherEvent[]> {
   const event = timerEvent(ref, name, at, claim.traceparent);
-  const known = await options.queued?.find(event.eventId);
+  const known = await options.store!.get(event.eventId);
   const isNewer = known !== undefined && known.receivedAt.getTime() > claim.receivedAt;
   return isNewer ? [] : [{ event, replace: "moved" }];
 }

@@ -6,7 +6,7 @@ import type { FurtherEvent } from "../../stores/event-store.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { isOwnId, ownId } from "../own-ids.ts";
 import { bookingRef, eventType, parseRef } from "../refs.ts";
-import { timerOf } from "../timers.ts";
+import { timerOf } from "../timer-rules.ts";
 import { handleFound } from "./change.ts";
 import { timestampOf } from "./event-times.ts";
 import { fireTimer, movedTo, timerTypeOf } from "./fire-timer.ts";

@@ -6,6 +6,7 @@ import { isLastAttempt } from "../../queue/retries.ts";
 import type { WorkFailure } from "../../queue/work.ts";
 import type { Snapshot } from "../../stores/snapshot.ts";
 import { goneType } from "../refs.ts";
+import { callbackFor } from "../timer-rules.ts";
 import { asChange, callTimer, handleBefore } from "./fire-timer.ts";
 import { goneRecordOf, isGone } from "./gone.ts";
 import { readRecord } from "./read-record.ts";
@@ -46,7 +47,7 @@ export async function handleFailedRead<Tx>(
   if (!queued || !(isMissing || failure.refused)) return { state: "failed", ...failure };
   if (isMissing) queued.goneWitness.missed(claim.ref!);
   const { previous } = claim;
-  if (previous && options.rules.handles(goneType(subject.kind))) {
+  if (previous && callbackFor(options.on, goneType(subject.kind))) {
     const missing = { work, queued, previous, failure };
     if (isGone(previous)) return await handleStillGone(missing);
     return isMissing ? await handleMissing(missing, readAgain) : await handleRefused(missing);
@@ -123,11 +124,11 @@ async function handleGone<Tx>(missing: Missing<Tx>): Promise<Done<Tx> | Failed> 
 }
 
 /** A gone record is still not found. Only a timer, or the replay of its own event, runs a callback. */
-async function handleStillGone<Tx>({ work, queued, previous }: Missing<Tx>): Promise<Done<Tx> | Failed> {
+async function handleStillGone<Tx>({ work, previous }: Missing<Tx>): Promise<Done<Tx> | Failed> {
   const { claim, subject } = work;
   if (claim.source === "timer") return await fireGone(work, previous);
   const type = goneType(subject.kind);
-  const own = claim.replayed ? await queued.find(claim.eventId) : undefined;
+  const own = claim.replayed ? await work.options.store!.get(claim.eventId) : undefined;
   return own?.type === type ? await callGone(work, previous) : { state: "done", type };
 }
 

@@ -2,9 +2,10 @@
 
 import type { Booking, Listing } from "../../models/records.ts";
 import type { Policy, WorkContext, WorkResult } from "../../queue/work.ts";
-import type { ClaimedEvent, StoredEvent } from "../../stores/stored-event.ts";
+import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import type { Subject } from "../refs.ts";
 import type { GoneWitness } from "./gone-witness.ts";
+import type { StatusSeen, StaySeen } from "./read-warnings.ts";
 import {
   type Comparison,
   compare,
@@ -14,8 +15,6 @@ import {
 } from "./record.ts";
 import type { Refusals } from "./refusals.ts";
 import type { CallbackOptions } from "./run-callback.ts";
-import type { StatusSeen } from "./unknown-status.ts";
-import type { StaySeen } from "./unreadable-stay.ts";
 
 export interface WorkOptions<Tx> extends CallbackOptions<Tx> {
   readonly skipUnchanged: boolean;
@@ -30,8 +29,6 @@ export interface QueuedOptions {
   readonly recent: RecentAnswers;
   /** The wait before a recheck, ms. `false` turns rechecks off. */
   readonly recheckAfter: number | false;
-  /** Reads an event from the store. */
-  readonly find: (eventId: string) => Promise<StoredEvent | undefined>;
   readonly goneWitness: GoneWitness;
   readonly refusals: Refusals;
   readonly limits: Pick<Policy, "maxAttempts" | "giveUpAfter">;

@@ -20,8 +20,8 @@ import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import type { FieldChange, FieldChanges, PreviousRecord } from "../field-changes.ts";
 import { serialise } from "../receiving/body.ts";
 import { bookingRef, listingRef } from "../refs.ts";
-import { withKnownStatus } from "./known-status.ts";
 import { hideKnownStay, read, STAY, type StayFields, stayFieldsOf } from "./known-stay.ts";
+import { withKnownStatus } from "./read-record.ts";
 import type { RecordContext, ZoneSetter } from "./time-zone.ts";
 
 /** The fields of a record that the handler compares to find a change. `undefined` counts as `null`. */

@@ -1,7 +1,8 @@
 // Remembers since when the platform refuses a known record. A scheduled event of the record holds the time, so that every
 // process knows it, and reads the record when `giveUpAfter` has passed.
 
-import type { AddOptions, EventStore, FurtherEvent } from "../../stores/event-store.ts";
+import type { EventStore, FurtherEvent } from "../../stores/event-store.ts";
+import type { AddOptions } from "../../stores/store-options.ts";
 import type { NewEvent } from "../../stores/stored-event.ts";
 import { ownId } from "../own-ids.ts";
 

@@ -7,22 +7,18 @@ import type { WorkContext } from "../../queue/work.ts";
 import type { EventStore, FurtherEvent, Write } from "../../stores/event-store.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { parseRef } from "../refs.ts";
-import { CollectedTimers, callbackFor, type TimerRules } from "../timers.ts";
+import { callbackFor } from "../timer-rules.ts";
+import { CollectedTimers } from "../timers.ts";
 import { notificationOf, timestampOf } from "./event-times.ts";
 
 export interface CallbackOptions<Tx> {
   readonly client: StayhookClient<Booking, Listing>;
   /** The user's callbacks by type of event. */
   readonly on: object;
-  readonly rules: TimerRules;
   /** Whether each event has an account. */
   readonly hasAccounts: boolean;
-  /** Whether functions passed to `event.atomically` can run in the transaction that records the event as done. */
-  readonly transactional: boolean;
-  /** Why `event.timers` cannot be used; `undefined` if it can. */
-  readonly noTimers: string | undefined;
-  /** Lists events of the store. Absent if `event.timers` cannot be used. */
-  readonly list?: EventStore<Tx>["list"] | undefined;
+  /** Absent in `webhooks.process()`. Without a store, events have no timers, and no `atomically`. */
+  readonly store?: Pick<EventStore<Tx>, "get" | "list" | "transactional"> | undefined;
 }
 
 /** What a callback asked the store to do with the end of its event. */
@@ -41,16 +37,23 @@ interface Called<Tx> {
  * @throws the error of the callback
  */
 export async function runCallback<Tx>(
-  options: CallbackOptions<Tx>,
+  { on, store, hasAccounts }: CallbackOptions<Tx>,
   claim: ClaimedEvent,
   context: WorkContext,
   fields: { readonly type: string; readonly [field: string]: unknown },
 ): Promise<Called<Tx> | undefined> {
-  const { on, rules, transactional } = options;
   const callback = callbackFor(on, fields.type);
   if (!callback) return undefined;
-  const writes = new AtomicWrites<Tx>(transactional);
-  const timers = parseRef(claim.ref) && new CollectedTimers(claim, rules, options.noTimers);
+  let hasReturned = false;
+  /** @param refusal - why the method cannot be called for this event at all */
+  const assertUsable = (method: string, refusal: string | undefined): void => {
+    const problem = refusal ?? (hasReturned ? LATE : undefined);
+    if (problem !== undefined) throw new StayhookError(`event.${method}()${problem}`);
+  };
+  const writes: Write<Tx>[] = [];
+  const noTimers = store ? undefined : ": process() has no store, so it has no timers.";
+  const timers =
+    parseRef(claim.ref) && new CollectedTimers(claim, on, (method) => assertUsable(method, noTimers));
   const notification = notificationOf(claim);
   const { topic } = claim;
   context.calling();
@@ -59,7 +62,7 @@ export async function runCallback<Tx>(
       ...fields,
       eventId: claim.eventId,
       ref: claim.ref,
-      ...(options.hasAccounts && { account: accountOf(claim) }),
+      ...(hasAccounts && { account: accountOf(claim) }),
       timestamp: timestampOf(claim, notification),
       receivedAt: new Date(claim.receivedAt),
       source: claim.source,
@@ -67,45 +70,27 @@ export async function runCallback<Tx>(
       ...(topic !== null && { topic }),
       attempt: claim.attempts,
       signal: context.signal,
-      atomically: writes.add,
+      atomically: (write: Write<Tx>): void => {
+        assertUsable("atomically", store?.transactional ? undefined : NO_TRANSACTION);
+        writes.push(inCallersContext(write));
+      },
       ...(timers && { timers }),
     });
   } finally {
-    writes.close();
-    timers?.close();
+    hasReturned = true;
   }
-  const { list = async () => [] } = options;
-  return { writes: writes.list, events: timers?.events ?? [], remove: await timers?.removal({ list }) };
+  const [events = [], remove] = [timers?.events, store && (await timers?.removal(store))];
+  return { writes, events, remove };
 }
 
-/** The functions that a callback passes to `event.atomically`. */
-class AtomicWrites<Tx> {
-  readonly list: Write<Tx>[] = [];
-  readonly #transactional: boolean;
-  #open = true;
+const LATE =
+  " was called after the callback had returned. The event may already be done. Await everything that the callback starts.";
+const NO_TRANSACTION =
+  " needs a store with transactions, such as sqliteStore or postgresStore. An event that process() handles has no transaction.";
 
-  constructor(transactional: boolean) {
-    this.#transactional = transactional;
-  }
-
-  readonly add = (write: Write<Tx>): void => {
-    if (!this.#transactional) {
-      throw new StayhookError(
-        "event.atomically() needs a store with transactions, such as sqliteStore or postgresStore. An event that process() handles has no transaction.",
-      );
-    }
-    if (!this.#open) {
-      throw new StayhookError(
-        "event.atomically() was called after the callback had returned. The event may already be done. Await everything that the callback starts.",
-      );
-    }
-    if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
-    // A store may run the write from a timer, for writes of other events, too.
-    const context = callersContext();
-    this.list.push(context ? (tx) => context(() => write(tx)) : write);
-  };
-
-  close(): void {
-    this.#open = false;
-  }
+/** A store may run the write from a timer, for writes of other events, too. */
+function inCallersContext<Tx>(write: Write<Tx>): Write<Tx> {
+  if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
+  const context = callersContext();
+  return context ? (tx) => context(() => write(tx)) : write;
 }

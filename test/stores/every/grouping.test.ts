@@ -48,7 +48,7 @@ describeEvery(
       const found = [await most("adds", addAll)];
       const claims = await store.claim({ ...CLAIM, limit: CALLS - 1 });
       found.push(
-        await most("renewals", () => Promise.all(claims.map((claim) => store.renew([claim], 60_000)))),
+        await most("renewals", () => store.renew(claims, 60_000)),
         await most("settles", () => Promise.all(claims.map((claim) => store.settle(claim, DONE)))),
       );
       expect(found.filter(({ isFew }) => !isFew)).toEqual([]);

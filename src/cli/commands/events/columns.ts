@@ -3,7 +3,7 @@ import { splitFrames } from "../../../error-text.ts";
 import { eventTypes } from "../../../models/event-types.ts";
 import { type EventState, eventOrigins, eventReasons, eventStates } from "../../../stores/event-states.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
-import { knownType } from "../../../webhooks/timers.ts";
+import { knownType } from "../../../webhooks/timer-rules.ts";
 import type { Options } from "../../command.ts";
 import { shortIds } from "../../event-ids.ts";
 import { ago, type Column, plural, type Style } from "../../output.ts";

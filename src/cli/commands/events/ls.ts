@@ -3,7 +3,7 @@ import { inKnownCase } from "../../../console/known-ref.ts";
 import type { EventFilter } from "../../../stores/event-filter.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
-import { storedId } from "../../../webhooks/stored-id.ts";
+import { storedId } from "../../../webhooks/own-ids.ts";
 import { filterOf, integerOf } from "../../arguments.ts";
 import { type Invocation, type Subcommand, UsageError } from "../../command.ts";
 import { followEvents } from "../../follow-events.ts";

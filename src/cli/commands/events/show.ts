@@ -2,7 +2,7 @@ import { duration } from "../../../console/html.ts";
 import { describeChanges, newestFirst, type Step, timelineOf } from "../../../console/timeline.ts";
 import { splitFrames } from "../../../error-text.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
-import { knownType } from "../../../webhooks/timers.ts";
+import { knownType } from "../../../webhooks/timer-rules.ts";
 import type { Subcommand } from "../../command.ts";
 import { findEvent } from "../../event-ids.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
