@@ -1,8 +1,10 @@
-// The tests of the client once more, on `undiciFetch`. They run through the same `clientOf`.
+// The tests of the client that depend on what sends its requests, once more on `undiciFetch`: they run through the same
+// `clientOf`. A soak plays all tests of the client.
 
 import { readdirSync } from "node:fs";
 import { afterAll, beforeAll, describe } from "vitest";
 import { undiciFetch } from "../../src/client/undici-fetch.ts";
+import { isSoak } from "../support/soak.ts";
 import { transport } from "./support.ts";
 
 beforeAll(() => {
@@ -12,5 +14,6 @@ afterAll(() => {
   transport.fetch = undefined;
 });
 
-const files = readdirSync(import.meta.dirname).filter((name) => /^(?!.*undici).*\.test\.ts$/.test(name));
+const played = isSoak ? /^(?!.*undici).*\.test\.ts$/ : /^(errors|redirects|retries|sending|timeouts)\.test\.ts$/;
+const files = readdirSync(import.meta.dirname).filter((name) => played.test(name));
 for (const file of files) describe(file, () => import(/* @vite-ignore */ `./${file}`));
