@@ -14,6 +14,8 @@ afterAll(() => {
   transport.fetch = undefined;
 });
 
-const played = isSoak ? /^(?!.*undici).*\.test\.ts$/ : /^(errors|redirects|retries|sending|timeouts)\.test\.ts$/;
+const played = isSoak
+  ? /^(?!.*undici).*\.test\.ts$/
+  : /^(errors|redirects|retries|sending|timeouts)\.test\.ts$/;
 const files = readdirSync(import.meta.dirname).filter((name) => played.test(name));
 for (const file of files) describe(file, () => import(/* @vite-ignore */ `./${file}`));
