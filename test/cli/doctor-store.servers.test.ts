@@ -19,6 +19,7 @@ import { startOwnMysql } from "../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../support/postgres-server.ts";
 import { startOwnRedis } from "../support/redis-server.ts";
 import type { OwnServer } from "../support/server-process.ts";
+import { spawned } from "./process.ts";
 import { cli, platform, quiet } from "./support.ts";
 
 const postgres = await postgresUrl();
@@ -81,6 +82,10 @@ describe.skipIf(postgres === undefined)("PostgreSQL", () => {
       "warned: synchronous_commit is off, so a crash may lose the events of the last moments.",
       ...fsync,
     ]);
+    await pool.query(`ALTER ROLE ${name} SET default_transaction_read_only = on`);
+    expect((await serverOf(url, "--schema", name)).says).toContainEqual(
+      expect.stringMatching(/^failed: default_transaction_read_only is on/),
+    );
   });
 
   test.each([
@@ -230,6 +235,11 @@ test("Redis: settings that risk events", async () => {
   await client.config("SET", "appendonly", "yes");
   await client.config("SET", "appendfsync", "always");
   expect((await serverOf(server.url)).says).toEqual(PASSED);
+  // Nothing but the store's calls keeps the process of the command alive.
+  const { env } = await platform();
+  const process = spawned(["doctor", "--json", "--store", server.url], { env });
+  expect(await process.ended).toBe(1);
+  expect(process.output()).toContain(PASSED[0]!.replace("passed: ", ""));
   await client.config("SET", "appendonly", "no");
   await client.config("SET", "maxmemory", "1gb");
   await client.config("SET", "maxmemory-policy", "allkeys-lru");

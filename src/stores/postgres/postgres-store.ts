@@ -99,10 +99,10 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
   protected override async risks(): Promise<readonly StoreProblem[]> {
     const [row] = await this.read(function* () {
       return yield* select(
-        "SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby",
+        "SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby, current_setting('default_transaction_read_only') AS fixed",
       );
     });
-    const { commits, fsync, standby } = row!;
+    const { commits, fsync, standby, fixed } = row!;
     const told: StoreProblem[] = [];
     if (commits === "off")
       told.push({
@@ -113,6 +113,13 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       told.push({ fails: false, detail: "fsync is off, so a crash of the machine may lose all events." });
     if (standby === true)
       told.push({ fails: true, detail: "The server is a standby. Give the store the primary." });
+    // The trial begins a transaction that may write. The statements of the hot path do not.
+    if (fixed === "on")
+      told.push({
+        fails: true,
+        detail:
+          "default_transaction_read_only is on for this role, database or server. Some providers set it when the disk is nearly full.",
+      });
     return told;
   }
 

@@ -135,10 +135,9 @@ async function checkSettings(connection: Connection, log: Log): Promise<void> {
 
 /** Returns what each risky Redis setting can lose. */
 async function risksOf(connection: Connection): Promise<readonly string[]> {
-  const client = await connection.ready();
-  const info = parseInfo(await client.info());
-  const ask = (name: string) => client.config("GET", name).catch(() => []);
-  const [fsync, save] = await Promise.all([ask("appendfsync"), ask("save")]);
+  const info = parseInfo(await connection.ask((client) => client.info()));
+  const setting = (name: string) => connection.ask((client) => client.config("GET", name)).catch(() => []);
+  const [fsync, save] = await Promise.all([setting("appendfsync"), setting("save")]);
   return [...lossesBy(new Map([...info, ...pairs(fsync), ...pairs(save)]))];
 }
 

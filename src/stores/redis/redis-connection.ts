@@ -77,21 +77,20 @@ export class Connection implements NamedServer {
    * @throws NoAnswerError if no answer came. Redis may have run the script
    * @throws StayhookError if the script failed
    */
-  async run(
-    name: ScriptName,
-    args: readonly string[],
+  run(name: ScriptName, args: readonly string[], answerWithin?: number, inside = ""): Promise<unknown> {
+    return this.ask((client) => this.#evaluate(client, name, [this.#keys + inside, ...args]), answerWithin);
+  }
+
+  /** Sends commands, and waits for the answer as {@link run} does. */
+  async ask<T>(
+    send: (client: RedisClient) => Promise<T>,
     answerWithin = Number.POSITIVE_INFINITY,
-    inside = "",
-  ): Promise<unknown> {
+  ): Promise<T> {
     const start = performance.now();
     const client = await this.ready();
     const until = start + Math.min(this.timeout, answerWithin);
     try {
-      return await this.#inTime(
-        client,
-        { start, until },
-        this.#evaluate(client, name, [this.#keys + inside, ...args]),
-      );
+      return await this.#inTime(client, { start, until }, send(client));
     } catch (error) {
       if (isNotPrimary(error)) this.#movedAway();
       throw failed(this, error);
@@ -210,11 +209,11 @@ export class Connection implements NamedServer {
   }
 
   /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
-  #inTime(
+  #inTime<T>(
     client: RedisClient,
     { start, until }: { readonly start: number; readonly until: number },
-    answer: Promise<unknown>,
-  ): Promise<unknown> {
+    answer: Promise<T>,
+  ): Promise<T> {
     return new Promise((resolve, reject) => {
       const stop = (): void => {
         clearTimeout(timer);
