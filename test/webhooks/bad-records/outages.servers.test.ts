@@ -40,7 +40,10 @@ describe.each<{ name: string; answer: Answer }>([
       ...(await store.list({ state: "retrying", limit: 2000 })),
       ...(await store.list({ state: "pending", limit: 2000 })),
     ];
-    expect(waiting).toHaveLength(1600);
+    // The read of one try may hang at this moment.
+    const { processing } = await store.counts();
+    expect(processing).toBeLessThanOrEqual(answer === "hangs" ? 1 : 0);
+    expect(waiting).toHaveLength(1600 - processing);
     expect(waiting.filter(({ attempts }) => attempts > 0)).toEqual([]);
     await until(to + MINUTE);
     expect(waits.length - before).toBe(1600);
