@@ -13,23 +13,36 @@ type Store = EventStore<unknown>;
 export async function refsInAccounts(store: Store, ref: string): Promise<readonly string[]> {
   const refs = [ref, ...[...(await accountsIn(store))].map((account) => inAccount(account, ref))];
   const known = await Promise.all(refs.map((each) => inKnownCase(store, each)));
-  const exists = await Promise.all(
-    known.map(async (each) => (await store.list({ ref: each, limit: 1 })).length > 0),
-  );
+  const exists = await Promise.all(known.map((each) => hasData(store, each)));
   return known.filter((_, index) => exists[index]);
 }
 
-/** The filter for a change, with the code of its record in the case in which the store knows the record. @throws UsageError */
-export async function filterIn(store: Store, filter: EventFilter): Promise<EventFilter> {
-  const { ref } = filter;
-  if (ref === undefined) return filter;
+async function hasData(store: Store, ref: string): Promise<boolean> {
+  return (await store.list({ ref, limit: 1 })).length > 0 || (await store.snapshotOf(ref)) !== undefined;
+}
+
+/**
+ * Returns the ref of a record to change, with its code in the case in which the store knows the record.
+ *
+ * @param option - what stands before the ref on the command line
+ * @throws UsageError if only accounts have the record
+ */
+export async function refIn(store: Store, ref: string, option = ""): Promise<string> {
   const known = await inKnownCase(store, ref);
-  if (splitKey(ref).account === undefined && (await store.list({ ref: known, limit: 1 })).length === 0) {
+  if (splitKey(ref).account === undefined && !(await hasData(store, known))) {
     const [first] = await refsInAccounts(store, ref);
     if (first !== undefined)
-      throw new UsageError(`--ref ${ref} names no account. Give the account, too, such as --ref ${first}.`);
+      throw new UsageError(
+        `${option}${ref} names no account. Give the account, too, such as ${option}${first}.`,
+      );
   }
-  return { ...filter, ref: known };
+  return known;
+}
+
+/** The filter for a change, with the ref as {@link refIn} returns it. @throws UsageError */
+export async function filterIn(store: Store, filter: EventFilter): Promise<EventFilter> {
+  const { ref } = filter;
+  return ref === undefined ? filter : { ...filter, ref: await refIn(store, ref, "--ref ") };
 }
 
 /** No ref of an account or of a kind is behind its name with this character. */

@@ -151,6 +151,24 @@ describe("accounts on the command line", () => {
     );
   });
 
+  test("erase of a record names its account, also if only its snapshot is left", async () => {
+    const file = join(directory(), "events.db");
+    const store = sqliteStore(file);
+    const snapshot = { status: "Confirmed", fields: {} };
+    await store.restore({
+      events: [],
+      snapshots: [{ ref: "a17/booking:HX1", snapshot, sequence: 0, seenAt: new Date() }],
+    });
+    await store.close();
+    expect(await cli(`erase booking:hx1 --yes --store ${file}`)).toMatchObject({
+      code: 2,
+      stderr: expect.stringContaining(
+        "booking:hx1 names no account. Give the account, too, such as a17/booking:HX1.",
+      ),
+    });
+    expect(await cli(`erase booking:HX2 --yes --store ${file}`)).toMatchObject({ code: 4 });
+  });
+
   test("a table shows the account of an event without a record", async () => {
     const { file } = await filled();
     const { stdout } = await cli(`events ls --account a17 --store ${file}`);

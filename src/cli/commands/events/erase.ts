@@ -1,5 +1,4 @@
 import { countEvents } from "../../../console/event-pages.ts";
-import { inKnownCase } from "../../../console/known-ref.ts";
 import { eraseAccount } from "../../../webhooks/erase-account.ts";
 import { accountGiven, checkRef, confirm, yesOption } from "../../arguments.ts";
 import {
@@ -12,6 +11,7 @@ import {
 } from "../../command.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
 import { plural } from "../../output.ts";
+import { refIn } from "../../refs-in-accounts.ts";
 import { eventsOf } from "./columns.ts";
 
 export const erase: Subcommand = {
@@ -47,7 +47,7 @@ async function eraseRecord(invocation: Invocation): Promise<undefined> {
   const { out, positionals } = invocation;
   const given = checkRef(positionals[0] ?? "", "<ref>");
   const { ref, erased } = await withStore(invocation, async (store) => {
-    const ref = await inKnownCase(store, given);
+    const ref = await refIn(store, given);
     const { total: known } = await countEvents(store, { ref });
     if (known === 0 && (await store.snapshotOf(ref)) === undefined)
       throw new MissingError(`The store has no data about ${ref}.`);
