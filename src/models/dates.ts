@@ -116,13 +116,13 @@ export function dayOf(value: unknown, dayIn?: DayIn): string | undefined {
   if (typeof value !== "string") return undefined;
   // A text of nine or more digits is a time since 1970. A text of eight digits is a day without separators.
   if (/^\d{9,}$/.test(value)) return counted(Number(value), dayIn);
-  const [match, year, , month, day, hour = "00", minute = "00", second = "00", offset] =
-    written.exec(value) ?? [];
+  const [match, year, , month, day, hour, minute = "00", second = "00", offset] = written.exec(value) ?? [];
   if (match === undefined || !isDay(Number(year), Number(month), Number(day))) return undefined;
+  const date = `${year}-${month}-${day}`;
+  if (hour === undefined) return date;
   // Check the time without its offset, so that a leap second counts as one in local time.
   if (!parseTimestamp(`2000-01-01T${hour}:${minute}:${second}`)) return undefined;
   if (offset !== undefined && !parseTimestamp(`2000-01-01T00:00${offset}`)) return undefined;
-  const date = `${year}-${month}-${day}`;
   const instant = offset && parseTimestamp(`${date}T${hour}:${minute}:${second}${offset}`);
   return dayIn && instant ? dayIn(instant) : date;
 }
