@@ -2,7 +2,7 @@
 
 import { inAccount, splitKey } from "../account.ts";
 import { eachEvent } from "../console/event-pages.ts";
-import { inKnownCase } from "../console/known-ref.ts";
+import { inEachCase, knownOf } from "../console/find-refs.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { UsageError } from "./command.ts";
@@ -12,13 +12,7 @@ type Store = EventStore<unknown>;
 /** Returns the refs of the record in all accounts, also in none. Empty if no account has it. */
 export async function refsInAccounts(store: Store, ref: string): Promise<readonly string[]> {
   const refs = [ref, ...[...(await accountsIn(store))].map((account) => inAccount(account, ref))];
-  const known = await Promise.all(refs.map((each) => inKnownCase(store, each)));
-  const exists = await Promise.all(known.map((each) => hasData(store, each)));
-  return known.filter((_, index) => exists[index]);
-}
-
-async function hasData(store: Store, ref: string): Promise<boolean> {
-  return (await store.list({ ref, limit: 1 })).length > 0 || (await store.snapshotOf(ref)) !== undefined;
+  return knownOf(store, refs.flatMap(inEachCase));
 }
 
 /**
@@ -28,15 +22,14 @@ async function hasData(store: Store, ref: string): Promise<boolean> {
  * @throws UsageError if only accounts have the record
  */
 export async function refIn(store: Store, ref: string, option = ""): Promise<string> {
-  const known = await inKnownCase(store, ref);
-  if (splitKey(ref).account === undefined && !(await hasData(store, known))) {
-    const [first] = await refsInAccounts(store, ref);
-    if (first !== undefined)
-      throw new UsageError(
-        `${option}${ref} names no account. Give the account, too, such as ${option}${first}.`,
-      );
-  }
-  return known;
+  const [known] = await knownOf(store, inEachCase(ref));
+  const isElsewhere = known === undefined && splitKey(ref).account === undefined;
+  const [first] = isElsewhere ? await refsInAccounts(store, ref) : [];
+  if (first !== undefined)
+    throw new UsageError(
+      `${option}${ref} names no account. Give the account, too, such as ${option}${first}.`,
+    );
+  return known ?? ref;
 }
 
 /** The filter for a change, with the ref as {@link refIn} returns it. @throws UsageError */

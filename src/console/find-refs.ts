@@ -3,7 +3,7 @@
 import { inAccount, splitKey } from "../account.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { spellingsOf } from "./known-ref.ts";
+import { forEach } from "./event-pages.ts";
 import { searchFor } from "./selection.ts";
 
 type Store = Pick<EventStore<unknown>, "list" | "snapshotOf">;
@@ -11,14 +11,33 @@ type Store = Pick<EventStore<unknown>, "list" | "snapshotOf">;
 /** A page shows at most this many records to choose from. */
 const MOST_REFS = 20;
 
+/** A ref with its code in each case that the platform may use. People type codes in any case. */
+export function inEachCase(ref: string): string[] {
+  const { account, rest } = splitKey(ref);
+  const [kind = "", code = ""] = rest.split(/:(.*)/s);
+  const spellings = new Set([code, code.toUpperCase(), code.toLowerCase()]);
+  return [...spellings].map((each) => inAccount(account, `${kind}:${each}`));
+}
+
+/** Returns those of the refs of which the store has an event or a snapshot. */
+export async function knownOf(store: Store, refs: readonly string[]): Promise<readonly string[]> {
+  const known = await forEach(refs, async (ref) => {
+    const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
+    return record !== undefined || events.length > 0;
+  });
+  return refs.filter((_, index) => known[index]);
+}
+
+/** Returns the ref in the case in which the store knows the record, or as it is if the store knows no such record. */
+export async function inKnownCase(store: Store, ref: string): Promise<string> {
+  const [known = ref] = await knownOf(store, inEachCase(ref));
+  return known;
+}
+
 function refsOf(account: string | undefined, key: string): string[] {
-  const [, prefix, id = key] = /^(booking|listing):(.*)$/s.exec(key) ?? [];
-  const bookings = spellingsOf(id).map((code) => `booking:${code}`);
-  const refs = [
-    ...(prefix === "listing" ? [] : bookings),
-    ...(prefix === "booking" ? [] : [`listing:${id}`]),
-  ];
-  return refs.map((ref) => inAccount(account, ref));
+  const [, kind, id = key] = /^(booking|listing):(.*)$/s.exec(key) ?? [];
+  const kinds = kind === undefined ? ["booking", "listing"] : [kind];
+  return kinds.flatMap((each) => inEachCase(inAccount(account, `${each}:${id}`)));
 }
 
 /** The refs that a text may mean. A code may have a slash. */
@@ -33,15 +52,8 @@ function meantBy(text: string, account?: string): string[] {
  *
  * @param account - the account of the text, unless the text names one
  */
-export async function knownRefs(store: Store, text: string, account?: string): Promise<readonly string[]> {
-  const refs = meantBy(text, account);
-  const known = await Promise.all(
-    refs.map(async (ref) => {
-      const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
-      return record !== undefined || events.length > 0;
-    }),
-  );
-  return refs.filter((_, index) => known[index]);
+export function knownRefs(store: Store, text: string, account?: string): Promise<readonly string[]> {
+  return knownOf(store, meantBy(text, account));
 }
 
 /** The records that a text without an account means in the accounts of the newest events. */

@@ -5,6 +5,7 @@ import { parkedAt } from "./cause-key.ts";
 import { type Cause, causesOf } from "./causes.ts";
 import type { Soonest } from "./event-pages.ts";
 import { filterForm, listQuery, queryOf, selectionOf } from "./filter-form.ts";
+import { inKnownCase } from "./find-refs.ts";
 import { flashOf } from "./flash.ts";
 import { type Html, hiddenFields, html, plot, time } from "./html.ts";
 import { causesView } from "./inbox-causes.ts";
@@ -19,7 +20,6 @@ import {
   shownQuery,
   toComeOf,
 } from "./inbox-parts.ts";
-import { inKnownCase } from "./known-ref.ts";
 import { ofVisit } from "./links.ts";
 import { type Found, isEmpty, isNarrowed, type Selection, search } from "./selection.ts";
 import type { GoTo, View, Visit } from "./site.ts";

@@ -3,11 +3,11 @@
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
+import { countOf } from "./flash.ts";
 
 /** Names scheduled events: `1 timer`, or `2 scheduled events` if some of them are second reads of a record. */
 export function scheduledWords(count: number, areTimers: boolean): string {
-  const noun = areTimers ? "timer" : "scheduled event";
-  return `${count.toLocaleString("en-US")} ${noun}${count === 1 ? "" : "s"}`;
+  return countOf(count, areTimers ? "timer" : "scheduled event");
 }
 
 /** Says that scheduled events would run early: `Run 2 timers now, before their time`. */

@@ -95,19 +95,17 @@ export function createSite(site: Site, options: SiteOptions): FetchHandler {
 class Pages {
   readonly #site: Site;
   readonly #options: SiteOptions;
-  readonly #readOnly: boolean;
 
   constructor(site: Site, options: SiteOptions) {
     this.#site = site;
     this.#options = options;
-    this.#readOnly = options.readOnly ?? false;
   }
 
   async answer(request: Request): Promise<Response> {
     if (!(await this.#isAllowed(request))) return refuse(403, "You are not allowed to see this page.");
     const { pathname, searchParams: query } = new URL(request.url);
-    if (!isBelow(pathname, this.#options.basePath)) return refuse(404, "Not found.");
-    const readOnly = this.#readOnly;
+    const { basePath, readOnly = false } = this.#options;
+    if (!isBelow(pathname, basePath)) return refuse(404, "Not found.");
     const token = csrfTokenOf(request);
     const csrf = html`<input type="hidden" name="csrf" value="${token.value}">`;
     switch (request.method) {
@@ -129,7 +127,7 @@ class Pages {
     const { searchParams: query } = new URL(url);
     if (query.has("live")) return refuse(503, UNAVAILABLE);
     const view = method === "POST" ? unknownResultView(query) : unavailableView;
-    return this.#show(view, { query, readOnly: this.#readOnly, csrf: html`` });
+    return this.#show(view, { query, readOnly: this.#options.readOnly ?? false, csrf: html`` });
   }
 
   async #isAllowed(request: Request): Promise<boolean> {
@@ -152,7 +150,7 @@ class Pages {
   }
 
   async #post(request: Request, visit: Visit): Promise<Response> {
-    if (this.#readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
+    if (visit.readOnly) return refuse(405, "This page is read-only.", { allow: "GET, HEAD" });
     const form = await readForm(request);
     const again = "Load the page again, and send the form again.";
     if (typeof form === "number")

@@ -1,5 +1,5 @@
 import { splitKey } from "../../../account.ts";
-import { inKnownCase } from "../../../console/known-ref.ts";
+import { inKnownCase } from "../../../console/find-refs.ts";
 import type { EventFilter } from "../../../stores/event-filter.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
