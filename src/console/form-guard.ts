@@ -1,5 +1,8 @@
 // Protects the forms of the pages against other sites.
 
+import { idleTimer } from "../async.ts";
+import { Refused } from "../webhooks/receiving/answers.ts";
+import { readStream } from "../webhooks/receiving/body-stream.ts";
 import { isEqual } from "../webhooks/receiving/verify.ts";
 
 /** Headers of every answer. Pages load nothing from other hosts, run no inline code, and cannot be framed. */
@@ -74,30 +77,9 @@ export async function readForm(request: Request): Promise<URLSearchParams | numb
   const type = request.headers.get("content-type") ?? "";
   if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(type)) return 415;
   if (request.bodyUsed || !request.body) return request.bodyUsed ? 500 : 400;
-  const reader = request.body.getReader();
-  let isLate = false;
-  const timer = setTimeout(() => {
-    isLate = true;
-    reader.cancel().catch(() => {});
-  }, FORM_TIMEOUT);
-  const decoder = new TextDecoder();
-  let [text, size] = ["", 0];
-  try {
-    for (;;) {
-      const { done, value } = await reader.read();
-      // After `cancel`, the body seems to end. Half a filter would select too many events.
-      if (isLate) return 408;
-      if (done) return new URLSearchParams(text + decoder.decode());
-      size += value.byteLength;
-      if (size > MAX_FORM_BYTES) {
-        void reader.cancel().catch(() => {});
-        return 413;
-      }
-      text += decoder.decode(value, { stream: true });
-    }
-  } catch {
-    return 400;
-  } finally {
-    clearTimeout(timer);
-  }
+  const read = await new Promise<Uint8Array | Refused>((settled) => {
+    const stop = readStream(request.body!, MAX_FORM_BYTES, settled);
+    idleTimer(() => stop(new Refused("body-timeout")), FORM_TIMEOUT);
+  });
+  return read instanceof Refused ? read.answer.status : new URLSearchParams(new TextDecoder().decode(read));
 }
