@@ -17,6 +17,12 @@ import { fetchFailure } from "./record.ts";
 /** The records that one answer is about: those of a kind in an account. */
 type AccountKind = Pick<Subject, "account" | "kind">;
 
+interface Found {
+  readonly ref: string;
+  /** When the request began, on the monotonic clock. */
+  readonly since: number;
+}
+
 /** Why it is not clear that a record is gone. The events wait as in an outage. */
 export interface Doubt {
   readonly error: unknown;
@@ -48,8 +54,8 @@ const MOST_SNAPSHOTS = 1000;
 export class GoneWitness {
   readonly #client: StayhookClient<Booking, Listing>;
   readonly #store: Pick<EventStore<unknown>, "snapshots">;
-  /** By kind: the records that were found and when each request began, on the monotonic clock. The last one is first. */
-  readonly #found = new Map<string, readonly { readonly ref: string; readonly since: number }[]>();
+  /** By kind: the records that were found. The last one is first. */
+  readonly #found = new Map<string, readonly Found[]>();
   /** By kind: the doubt about all records. */
   readonly #doubts = new Map<string, Doubt>();
 
@@ -68,9 +74,13 @@ export class GoneWitness {
 
   /** Notes that the platform did not return a record. */
   missed(ref: string): void {
-    const kind = nameOf(parseRef(ref)!);
-    const others = (this.#found.get(kind) ?? []).filter((other) => other.ref !== ref);
-    this.#found.set(kind, others);
+    const kind = parseRef(ref)!;
+    this.#found.set(nameOf(kind), this.#foundBut(ref, kind));
+  }
+
+  /** Returns the records of a kind that were found. A record does not vouch for itself, although an event may have found it. */
+  #foundBut(ref: string, kind: AccountKind): readonly Found[] {
+    return (this.#found.get(nameOf(kind)) ?? []).filter((other) => other.ref !== ref);
   }
 
   /** The doubt about all records of a kind. `undefined` if something was found when it was last asked for. */
@@ -86,8 +96,7 @@ export class GoneWitness {
   async ask(suspect: Suspect, signal: AbortSignal): Promise<Doubt | undefined> {
     const { ref, isGivenUp, since = Number.POSITIVE_INFINITY } = suspect;
     const kind = parseRef(ref)!;
-    const found = this.#found.get(nameOf(kind)) ?? [];
-    if (found.some((other) => other.ref !== ref && other.since > since)) return undefined;
+    if (this.#foundBut(ref, kind).some((other) => other.since > since)) return undefined;
     const others = await this.#others(kind, ref);
     let answer = await this.#readFirst(others, signal);
     if (answer === "missing" && isGivenUp)
@@ -172,8 +181,7 @@ export class GoneWitness {
 
   /** Returns up to three other records that are known, those that were found last first. */
   async #others(kind: AccountKind, ref: string): Promise<string[]> {
-    const found = this.#found.get(nameOf(kind)) ?? [];
-    const others = new Set(found.map((other) => other.ref));
+    const others = new Set(this.#foundBut(ref, kind).map((other) => other.ref));
     if (others.size < ASKED)
       for (const known of await this.#snapshots(kind)) if (known.ref !== ref) others.add(known.ref);
     return [...others].slice(0, ASKED);

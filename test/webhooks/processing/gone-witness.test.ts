@@ -1,7 +1,8 @@
 // Who vouches for it that a record is gone: a record of the same account, and never the record itself.
-import type { WebhookEvent } from "stayhook";
+import { memoryStore, type WebhookEvent } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
+import { GoneWitness } from "../../../src/webhooks/processing/gone-witness.ts";
 import { advance, clientOf, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
@@ -212,4 +213,31 @@ test("a doubt ends although only the notifications of strangers wait", async () 
   expect(kinds().lastIndexOf("paused")).toBeLessThan(kinds().lastIndexOf("resumed"));
   const events = await store.list({ ref: "booking:FORGED", limit: 1 });
   expect(events).toMatchObject([{ state: "parked", attempts: 5 }]);
+});
+
+describe("while a pass reads, events find records: for A1, which was missing at 10,", () => {
+  const cases: [found: [ref: string, since: number][], back: string[], vouched: boolean][] = [
+    [[["booking:A2", 11]], [], true],
+    [[["booking:A2", 9]], [], false],
+    [[["booking:A2", 9]], ["A2"], true],
+    [[["booking:A1", 11]], [], false],
+    // A1 itself is back, and nothing else is known: it is not gone.
+    [[["booking:A1", 11]], ["A1"], false],
+    [[["listing:7", 11]], [], false],
+  ];
+  test.each(cases)("%j were found, and %j are back: %j", async (found, back, vouched) => {
+    const fetch = async (url: string) => {
+      const bookingCode = new URL(url).pathname.split("/").at(-1)!;
+      return Response.json(
+        { bookingCode, status: "Confirmed" },
+        { status: back.includes(bookingCode) ? 200 : 404 },
+      );
+    };
+    const witness = new GoneWitness(clientOf({ fetch }), memoryStore());
+    for (const [ref, since] of found) witness.found(ref, since);
+    const previous = { status: "Confirmed", fields: {} };
+    const suspect = { ref: "booking:A1", since: 10, previous, isGivenUp: false };
+    const doubt = await witness.ask(suspect, new AbortController().signal);
+    expect(doubt === undefined).toBe(vouched);
+  });
 });
