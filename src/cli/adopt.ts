@@ -3,12 +3,11 @@
 import { accountOf, inAccount, splitKey } from "../account.ts";
 import { eachEvent } from "../console/event-pages.ts";
 import { StayhookError } from "../errors.ts";
-import { readState, writeState } from "../reconcile/state.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { inAccountId, placeKey } from "../webhooks/own-ids.ts";
-import { asWaiting, isHeld } from "./moved-events.ts";
+import { asWaiting, copyPlace, isHeld } from "./moved-events.ts";
 
 type Store = EventStore<unknown>;
 
@@ -97,12 +96,8 @@ async function moveAlone(store: Store, account: string, eventId: string): Promis
 }
 
 async function movePlace(store: Store, account: string): Promise<void> {
-  const place = await readState(store);
-  const known = await readState(store, account);
-  if (place.text === undefined) return;
-  if (known.text === undefined)
-    await writeState(store, known, { ...place.state, owner: null, elapsed: place.sinceBegun }, account);
-  await store.setMeta(placeKey(), undefined, { expected: place.text });
+  const expected = await copyPlace(store, store, account);
+  if (expected !== undefined) await store.setMeta(placeKey(), undefined, { expected });
 }
 
 function moved(event: StoredEvent, account: string): StoredEvent {

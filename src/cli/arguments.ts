@@ -83,6 +83,16 @@ export function accountGiven({ text }: Invocation): string | undefined {
   return account;
 }
 
+/** Waits until a server listens on the port of `--port`. @throws UsageError (rejects) if the port is in use */
+export async function listeningOn<T>(port: number, listening: Promise<T>): Promise<T> {
+  try {
+    return await listening;
+  } catch (error) {
+    if ((error as { readonly code?: unknown }).code !== "EADDRINUSE") throw error;
+    throw new UsageError(`Port ${port} is in use. Give another port with --port, or 0 for a free port.`);
+  }
+}
+
 export const yesOption: Options = {
   yes: { short: "y", help: "do not ask for confirmation; required if stdin is not a terminal" },
 };

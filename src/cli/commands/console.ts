@@ -1,12 +1,12 @@
 import { once } from "node:events";
-import { createServer, type RequestListener, type Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { toNodeHandler } from "../../adapters/node.ts";
 import { behindToken } from "../../console/console-token.ts";
 import { randomHex } from "../../console/form-guard.ts";
 import { storeConsole } from "../../console/inbox.ts";
-import { integerOf } from "../arguments.ts";
-import { type Command, UsageError } from "../command.ts";
+import { integerOf, listeningOn } from "../arguments.ts";
+import type { Command } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
 
 export const consoleCommand: Command = {
@@ -27,7 +27,8 @@ the command ends. The command handles no events. The running app handles a repla
       async (store) => {
         const token = randomHex(24);
         const site = behindToken(token, (authorize) => storeConsole(store, { authorize, readOnly }));
-        const server = await listen(toNodeHandler(site), port);
+        const server = createServer(toNodeHandler(site)).listen({ port, host: "127.0.0.1" });
+        await listeningOn(port, once(server, "listening"));
         const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/?token=${token}`;
         out.item({ kind: "listening", url, readOnly }, () =>
           [`Open ${out.style("bold", url)}`, "Press Ctrl-C to stop."].join("\n"),
@@ -43,17 +44,3 @@ the command ends. The command handles no events. The running app handles a repla
     );
   },
 };
-
-/** @throws UsageError if the port is in use */
-async function listen(listener: RequestListener, port: number): Promise<Server> {
-  const server = createServer(listener);
-  const listening = once(server, "listening");
-  server.listen({ port, host: "127.0.0.1" });
-  try {
-    await listening;
-  } catch (error) {
-    if ((error as { readonly code?: unknown }).code !== "EADDRINUSE") throw error;
-    throw new UsageError(`Port ${port} is in use. Give another port with --port, or 0 for a free port.`);
-  }
-  return server;
-}

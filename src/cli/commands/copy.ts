@@ -1,11 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
 import { StayhookError } from "../../errors.ts";
-import { readState, writeState } from "../../reconcile/state.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { keepLastReceived } from "../../stores/last-received.ts";
 import type { RecordSnapshot } from "../../stores/snapshot.ts";
 import { type Command, type Invocation, UsageError } from "../command.ts";
-import { asWaiting, isHeld } from "../moved-events.ts";
+import { asWaiting, copyPlace, isHeld } from "../moved-events.ts";
 import { checkEnd, checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
 import { plural } from "../output.ts";
 
@@ -46,7 +45,9 @@ Stop your app first, and start it with the new store afterwards. You can run the
         const check = (await isEmpty(target)) ? undefined : target;
         const snapshots = await copySnapshots(source, target, check);
         const events = await copyEvents(source, target, check);
-        await copyPlaces(source, target);
+        const last = await source.lastReceivedAt();
+        if (last) await keepLastReceived(target, last.getTime());
+        await copyPlace(source, target);
         // An app that still runs may have claimed or recorded an event meanwhile.
         await assertIdle(source, "--from");
         if (!isDeepStrictEqual(await standOf(source), before)) throw changed();
@@ -177,14 +178,4 @@ async function assertSame<T>(
   throw new StayhookError(
     `The store of --to already had the ${nameOf(given[index]!)}, which differs from that of the store of --from. ${again}`,
   );
-}
-
-/** Copies the time of the last notification, and the place where the reconciler goes on. */
-async function copyPlaces(source: Store, target: Store): Promise<void> {
-  const last = await source.lastReceivedAt();
-  if (last) await keepLastReceived(target, last.getTime());
-  const place = await readState(source);
-  const known = await readState(target);
-  if (place.text === undefined || known.text !== undefined) return;
-  await writeState(target, known, { ...place.state, owner: null, elapsed: place.sinceBegun });
 }

@@ -51,8 +51,12 @@ export async function* checkEndpoint(
   if (first.status === undefined) return;
 
   const guessed = await post(withWrongSecret(url), "{}", signal);
-  yield found("refuses a wrong secret", secretFinding(guessed, url));
-  yield found("refuses a malformed body", malformedFinding(await post(endpoint, '{"eventId":', signal)));
+  yield found(
+    "refuses a wrong secret",
+    refusalFinding(guessed, (status) => secretFinding(status, url)),
+  );
+  const malformed = await post(endpoint, '{"eventId":', signal);
+  yield found("refuses a malformed body", refusalFinding(malformed, malformedFinding));
 
   if (!delivery)
     return yield found("delivery", [
@@ -115,11 +119,14 @@ function redirectFinding({ status, redirect }: Posted): Finding | undefined {
   return ["failed", `The endpoint answered ${status}, ${redirect}. ${advice}`];
 }
 
-function secretFinding(posted: Posted, url: URL): Finding {
-  const redirected = redirectFinding(posted);
-  if (redirected) return redirected;
+/** Judges the status of an answer to a request that the endpoint must refuse. */
+function refusalFinding(posted: Posted, judge: (status: number) => Finding): Finding {
   const { status, error } = posted;
   if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
+  return redirectFinding(posted) ?? judge(status);
+}
+
+function secretFinding(status: number, url: URL): Finding {
   if (status === 401) return ["passed", "The endpoint answered 401."];
   // A route, a proxy or a guard answers so before the handler sees the request.
   if (status === 403 || status === 404)
@@ -136,11 +143,7 @@ function secretFinding(posted: Posted, url: URL): Finding {
   ];
 }
 
-function malformedFinding(posted: Posted): Finding {
-  const redirected = redirectFinding(posted);
-  if (redirected) return redirected;
-  const { status, error } = posted;
-  if (status === undefined) return ["failed", `The endpoint did not answer (${error}).`];
+function malformedFinding(status: number): Finding {
   if (status === 400) return ["passed", "The endpoint answered 400."];
   if (status === 401 || status === 403)
     return ["failed", `The endpoint answered ${status}. Is the secret in the URL right?`];

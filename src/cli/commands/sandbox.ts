@@ -4,7 +4,7 @@ import { type ConfigurableSandbox, createSandboxWith } from "../../sandbox/creat
 import { recordOf, type SandboxObservation } from "../../sandbox/observations.ts";
 import { defaultAccessToken } from "../../sandbox/options.ts";
 import type { Sandbox, SandboxAccount } from "../../sandbox/sandbox.ts";
-import { integerOf } from "../arguments.ts";
+import { integerOf, listeningOn } from "../arguments.ts";
 import { type Command, type Invocation, type Options, UsageError } from "../command.ts";
 import { Output, printable } from "../output.ts";
 import { runShell, shellHelp } from "../sandbox-shell.ts";
@@ -163,7 +163,7 @@ token is the value of STAYHOOK_ACCESS_TOKEN. If STAYHOOK_ACCESS_TOKEN is not set
     };
     const made = createSandboxWith(options, file === undefined ? undefined : fileKeeper(file));
     if (flag("demo")) for (const account of accountsOf(made)) await addDemo(account);
-    await listen(made, { port, host: text("host") });
+    await listeningOn(port, made.listen({ port, host: text("host") }));
     try {
       announce(out, made, accessToken !== undefined);
       if (to !== undefined && to !== "-") configure(made, to);
@@ -184,18 +184,6 @@ async function addDemo({ bookings, listings }: SandboxAccount): Promise<void> {
   for (const status of ["Published", "Published", "InReview", "Hidden"]) await listings.create({ status });
   for (const status of ["Request", "Request", "Confirmed", "Confirmed", "Declined", "Cancelled"])
     await bookings.create({ status });
-}
-
-async function listen(made: Sandbox, where: { port: number; host: string | undefined }): Promise<void> {
-  try {
-    await made.listen(where);
-  } catch (error) {
-    if ((error as { readonly code?: unknown }).code === "EADDRINUSE")
-      throw new UsageError(
-        `Port ${where.port} is in use. Give another port with --port, or 0 for a free port.`,
-      );
-    throw error;
-  }
 }
 
 /** Configures the endpoint of each account. The URL of an account names the account. @throws UsageError */
