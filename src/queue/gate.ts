@@ -118,6 +118,12 @@ export class Gate {
     return this.#try === undefined && now >= this.#dueAt(this.shutting, isFresh);
   }
 
+  /** Whether the gate holds for an event whose last attempt was answered. In doubt, a record that is not found is no answer. */
+  holdsAnswered(now: number): boolean {
+    const { isAsked = false, isDoubt = false, until = 0 } = this.shutting ?? {};
+    return isDoubt || (isAsked && now < until);
+  }
+
   /** Returns ms until the next try is due. With `isFresh`, until an event that has just arrived may be the try. */
   waitAt(now: number, isFresh = false): number {
     return this.shutting === undefined ? 0 : Math.max(0, this.#dueAt(this.shutting, isFresh) - now);

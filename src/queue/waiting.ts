@@ -38,7 +38,7 @@ export class Waiting<Tx> {
     return lanesOf(lane).map(this.#queue.beginningOf);
   }
 
-  /** Returns ms until an event behind the gate is due. `undefined` if none is pending, retrying or being processed. */
+  /** Returns ms until an event behind the gate is due. `undefined` if none waits for the gate. */
   async dueIn(gate: Gate): Promise<number | undefined> {
     const { store, beginningOf } = this.#queue;
     const only = this.beginningsOf(gate);
@@ -49,10 +49,18 @@ export class Waiting<Tx> {
     // The try of another process may fail, and then its event waits again.
     for (const state of ["retrying", "pending", "processing"] as const) {
       const events = await this.#list(gate, { state, limit: PAGE });
-      if (events.length === PAGE || events.some((event) => this.holds(gate, this.#queue.laneOf(event))))
-        return dueIn;
+      if (events.length === PAGE || events.some((event) => this.#keeps(gate, event))) return dueIn;
     }
     return undefined;
+  }
+
+  /**
+   * Whether an event keeps a gate shut. A retry after an answer waits for its own time, and not for the platform, unless
+   * the platform asked for a wait, which holds for this event, too.
+   */
+  #keeps(gate: Gate, event: StoredEvent): boolean {
+    const isAnswered = event.state === "retrying" && event.reason !== "unavailable";
+    return this.holds(gate, this.#queue.laneOf(event)) && (!isAnswered || gate.holdsAnswered(performance.now()));
   }
 
   /** Returns the newest events behind the gate that are due and were never tried. */

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Gate } from "../../src/queue/gate.ts";
+import { Gate, type Read } from "../../src/queue/gate.ts";
 import { Waiting } from "../../src/queue/waiting.ts";
 import type { Lane } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
@@ -19,7 +19,7 @@ function gateOf(name: string): Gate {
 
 /**
  * Makes a store that has the events of a script. `a/booking:X` is a notification, `timer` and `message` before it another
- * event, `again` a second one of the record, and `+5` behind it the seconds until it is due. `fails 9`, `takes`, `ends`, `parks` and `replays` concern the event
+ * event, `again` a second one of the record, and `+5` behind it the seconds until it is due. `fails 9`, `refused 9`, `takes`, `ends`, `parks` and `replays` concern the event
  * before. `at 5` is second 5.
  */
 async function waitingOf(script: string, hasAccounts = true) {
@@ -41,6 +41,14 @@ async function waitingOf(script: string, hasAccounts = true) {
         state: "retrying",
         in: Number(value) * SECOND,
         counted: false,
+      });
+    else if (name === "refused")
+      await store.settle(await claim(), {
+        ...failed,
+        reason: "not-found",
+        state: "retrying",
+        in: Number(value) * SECOND,
+        counted: true,
       });
     else if (name === "parks") await store.settle(await claim(), { ...failed, state: "parked" });
     else if (name === "ends")
@@ -102,6 +110,10 @@ describe("the next event behind a gate is due", () => {
     { script: "a/booking:X; fails 9", dueIn: 9 },
     { script: "a/booking:X; fails 9; at 4", dueIn: 5 },
     { script: "a/booking:X; parks", dueIn: undefined },
+    // It was answered, so that it waits for its own time.
+    { script: "a/booking:X; refused 9", dueIn: undefined },
+    { script: "a/booking:X; refused 9; at 9", dueIn: 0 },
+    { script: "a/booking:X; refused 9; a/booking:Y; fails 30", dueIn: 9 },
     // Another process tries it, until its lease ends.
     { script: "a/booking:X; takes; at 9", dueIn: 3591 },
     { script: "a/booking:X; ends", dueIn: undefined },
@@ -125,6 +137,19 @@ describe("the next event behind a gate is due", () => {
   ])("$dueIn s later: $gate $script", async ({ gate = "a/b", script, dueIn, hasAccounts }) => {
     const { waiting } = await waitingOf(script, hasAccounts);
     expect(await waiting.dueIn(gateOf(gate))).toBe(dueIn === undefined ? undefined : dueIn * SECOND);
+  });
+
+  test.each([
+    { what: "asked for a wait", retryAfter: 60 * SECOND, isDoubt: false, dueIn: 90 * SECOND },
+    { what: "asked for a wait that has ended", retryAfter: SECOND, isDoubt: false, dueIn: undefined },
+    { what: "may hide all records", retryAfter: undefined, isDoubt: true, dueIn: 90 * SECOND },
+  ])("after an answer, if the platform $what", async ({ retryAfter, isDoubt, dueIn }) => {
+    const { waiting } = await waitingOf("a/booking:X; refused 99; at 9");
+    const gate = gateOf("a/b");
+    const lane = { account: "a", kind: "bookings" } as const;
+    const read: Read = { ref: "X", key: "X", lane, beganAt: 0, hasResult: true };
+    gate.shut(read, { reason: "", error: undefined, retryAfter, isDoubt }, performance.now() - 5 * SECOND);
+    expect(await waiting.dueIn(gate)).toBe(dueIn);
   });
 
   test("although 200 others that wait are newer", async () => {
