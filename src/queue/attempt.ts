@@ -230,7 +230,9 @@ export class Attempt<Tx> {
     if (outage) {
       const { attempts, outages, outageFor } = claim;
       const since = outages > 0 ? this.#startedAt - outageFor : undefined;
-      counts = gates.failed(this.#read, { outage, error, isFirst: attempts === 1 && outages === 0, since });
+      // Earlier attempts that counted may have failed in the callback.
+      const isFirst = outages === 0 && (attempts === 1 || !gates.hasFailed(claim.eventId));
+      counts = gates.failed(this.#read, { outage, error, isFirst, since });
       if (outage.limited) floods.slowDown(lane.account);
     }
     // A refusal shows that the platform is up.

@@ -32,7 +32,7 @@ const EVENTS = 10_000;
 export interface FailedRead {
   readonly outage: Outage;
   readonly error: unknown;
-  /** Whether no read of this event has failed since it arrived, was fired or was replayed. */
+  /** Whether no read of this event is known to have failed since it arrived, was fired or was replayed. */
   readonly isFirst: boolean;
   /** When the event's row of uncounted failures began, on the monotonic clock. `undefined` if this is its first one. */
   readonly since?: number | undefined;
@@ -156,6 +156,11 @@ export class Gates {
     this.#failedAt.delete(read.key);
     for (const gate of this.#of(lane)) gate.answered(read);
     this.#forget(lane);
+  }
+
+  /** Whether the last read of an event failed here, as far as this process remembers. */
+  hasFailed(key: string): boolean {
+    return this.#failedAt.has(key);
   }
 
   /** Notes that the platform did not answer. @returns whether the failure counts as an attempt */

@@ -45,6 +45,7 @@ export class Tries<Tx> {
   #isStarted = false;
   #pollAt = 0;
   #giveUpAt = 0;
+  #passAt = 0;
   /** When the newest event was recorded that the last poll has seen. */
   #polledTo: Date | undefined;
   /** Whether another process may have recorded an event since the last poll. */
@@ -133,6 +134,8 @@ export class Tries<Tx> {
       const polls = this.#mayHaveArrived || !this.#queue.store.subscribe;
       if (polls && now >= this.#pollAt) this.#do("poll", () => this.#poll());
       if (now >= this.#giveUpAt) this.#do("give up", () => this.#giveUp());
+      if (gates.isAllShut && this.#queue.hasAccounts && now >= this.#passAt)
+        this.#do("pass", () => this.#letPass());
       if (polls) waits.push(this.#pollAt - now);
     }
     return Math.min(CHECK, ...waits.filter((wait) => wait > 0));
@@ -230,6 +233,16 @@ export class Tries<Tx> {
       if (kind !== undefined && isNew) this.arrived(event);
       if (kind === undefined && gates.isAllShut && claims.slotsAt(performance.now()).slots > 0)
         await claims.fill({ limit: 1, eventId: event.eventId });
+    }
+  }
+
+  /** Handles the events that read no record while everything is shut. The poll sees the newest of them earlier. */
+  async #letPass(): Promise<void> {
+    const { gates, claims } = this.#options;
+    this.#passAt = performance.now() + CHECK;
+    for await (const { eventId } of this.#waiting.withoutRecord()) {
+      if (!gates.isAllShut || claims.slotsAt(performance.now()).slots <= 0) return;
+      await claims.fill({ limit: 1, eventId });
     }
   }
 

@@ -48,7 +48,7 @@ export class Waiting<Tx> {
     if (dueIn === undefined || dueIn <= 0) return dueIn;
     // The try of another process may fail, and then its event waits again.
     for (const state of ["retrying", "pending", "processing"] as const) {
-      const events = await this.#list(gate, { state, limit: PAGE });
+      const events = await this.#list(gate.lane, { state, limit: PAGE });
       if (events.length === PAGE || events.some((event) => this.#keeps(gate, event))) return dueIn;
     }
     return undefined;
@@ -60,13 +60,15 @@ export class Waiting<Tx> {
    */
   #keeps(gate: Gate, event: StoredEvent): boolean {
     const isAnswered = event.state === "retrying" && event.reason !== "unavailable";
-    return this.holds(gate, this.#queue.laneOf(event)) && (!isAnswered || gate.holdsAnswered(performance.now()));
+    return (
+      this.holds(gate, this.#queue.laneOf(event)) && (!isAnswered || gate.holdsAnswered(performance.now()))
+    );
   }
 
   /** Returns the newest events behind the gate that are due and were never tried. */
   async neverTried(gate: Gate): Promise<StoredEvent[]> {
     const time = clockNow();
-    const events = await this.#list(gate, { state: "pending", limit: LOOKED });
+    const events = await this.#list(gate.lane, { state: "pending", limit: LOOKED });
     return events.filter(
       (event) => this.holds(gate, this.#queue.laneOf(event)) && Number(event.dueAt) <= time,
     );
@@ -81,23 +83,34 @@ export class Waiting<Tx> {
   /** Yields the events behind the gate that have waited for `age` ms, or that may have. */
   async *since(gate: Gate, age: number): AsyncGenerator<StoredEvent> {
     const receivedBefore = new Date(clockNow() - age);
-    for (const state of ["retrying", "pending", "scheduled"] as const) {
-      let after: string | undefined;
-      do {
-        const events = await this.#list(gate, { state, limit: PAGE, receivedBefore, after });
-        for (const event of events)
-          if (
-            this.holds(gate, this.#queue.laneOf(event)) &&
-            firstDueAt(event, state) <= receivedBefore.getTime()
-          )
-            yield event;
-        after = events.length === PAGE ? events.at(-1)!.eventId : undefined;
-      } while (after !== undefined);
-    }
+    for (const state of ["retrying", "pending", "scheduled"] as const)
+      for await (const event of this.#all(gate.lane, { state, receivedBefore }))
+        if (
+          this.holds(gate, this.#queue.laneOf(event)) &&
+          firstDueAt(event, state) <= receivedBefore.getTime()
+        )
+          yield event;
   }
 
-  #list({ lane }: Gate, options: ListOptions): Promise<StoredEvent[]> {
-    const { account } = lane;
+  /** Yields the due events of accounts that have no record. */
+  async *withoutRecord(): AsyncGenerator<StoredEvent> {
+    for (const state of ["pending", "retrying"] as const)
+      for await (const event of this.#all({}, { state })) {
+        const { account, kind } = this.#queue.laneOf(event);
+        if (kind === undefined && account !== undefined && Number(event.dueAt) <= clockNow()) yield event;
+      }
+  }
+
+  async *#all(of: Partial<Lane>, options: Omit<ListOptions, "limit" | "after">): AsyncGenerator<StoredEvent> {
+    let after: string | undefined;
+    do {
+      const events = await this.#list(of, { ...options, limit: PAGE, after });
+      yield* events;
+      after = events.length === PAGE ? events.at(-1)!.eventId : undefined;
+    } while (after !== undefined);
+  }
+
+  #list({ account }: Partial<Lane>, options: ListOptions): Promise<StoredEvent[]> {
     return answerOf("list", async () => this.#queue.store.list({ ...options, account }));
   }
 }

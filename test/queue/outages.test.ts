@@ -3,7 +3,20 @@
 import { describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { appOf, quantile } from "./lanes.support.ts";
-import { advance, DAY, eventOf, HOUR, MINUTE, SECOND, useFakeTime } from "./support.ts";
+import {
+  advance,
+  alteredStore,
+  callbackFailed,
+  DAY,
+  eventOf,
+  HOUR,
+  idsOf,
+  MINUTE,
+  outOfReach,
+  queueOf,
+  SECOND,
+  useFakeTime,
+} from "./support.ts";
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 vi.setConfig({ testTimeout: 120_000 });
@@ -101,6 +114,36 @@ describe("an outage", () => {
     await advance(SECOND);
     expect(app.waits.filter(({ at }) => at < to)).toHaveLength(to / SECOND);
     for (const { attempts } of await app.store.list({ state: "done", limit: 5000 })) expect(attempts).toBe(1);
+  });
+
+  test("after callbacks that failed: five reads of their events begin the pause, as of any others", async () => {
+    let isOut = false;
+    const app = queueOf({
+      backoff: () => 10 * SECOND,
+      work: ({ eventId }) => (isOut && eventId !== "ok" ? outOfReach() : callbackFailed),
+    });
+    await app.add(...idsOf(8));
+    app.queue.start();
+    await advance(5 * SECOND);
+    isOut = true;
+    await advance(8 * SECOND);
+    expect(app.queue.pause).toMatchObject({ scope: "bookings" });
+    expect(app.ran.length).toBeLessThan(8 + 12);
+  });
+
+  test("of everything holds up no event that reads nothing, however many others are newer", async () => {
+    // A process that is not told of arrivals.
+    const store = alteredStore(memoryStore(), { subscribe: () => undefined });
+    const app = appOf(() => 503, { store });
+    app.queue.start();
+    for (const account of ["a", "b"]) for (const id of idsOf(5)) await app.send(account, id);
+    await app.until(17 * SECOND);
+    expect(app.queue.pause).toMatchObject({ scope: "everything" });
+    app.sent.set("a/message", app.now());
+    await app.store.add(eventOf("a/message", null));
+    for (const id of idsOf(400)) await app.store.add(eventOf(`a/newer ${id}`, `a/booking:${id}`));
+    await advance(35 * SECOND);
+    expect((await app.store.get("a/message"))?.state).toBe("done");
   });
 
   test("of hours, with one event alone: it is done within 60 s of the return", async () => {

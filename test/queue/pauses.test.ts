@@ -2,7 +2,18 @@
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { type Answer, appOf } from "./lanes.support.ts";
-import { advance, eventOf, HOUR, idsOf, MINUTE, outOfReach, SECOND, sleep, useFakeTime } from "./support.ts";
+import {
+  advance,
+  eventOf,
+  HOUR,
+  idsOf,
+  MINUTE,
+  never,
+  outOfReach,
+  SECOND,
+  sleep,
+  useFakeTime,
+} from "./support.ts";
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 
@@ -118,6 +129,35 @@ describe("giveUpAfter holds in a pause for an event", () => {
     await app.until(LONG + HOUR);
     expect(app.reads).toHaveLength(length);
     expect([app.queue.pause, app.queue.pausedAccounts]).toEqual([undefined, []]);
+  });
+
+  test("that was replayed behind one of the same record that fails", async () => {
+    const app = giving(() => 503);
+    app.queue.start();
+    for (const id of idsOf(6)) await app.send("a", id);
+    const behind = await app.send("a", "", { ref: "a/booking:e 0" });
+    await app.until(MINUTE);
+    await app.store.discard({ eventId: behind });
+    await app.store.replay({ eventId: behind });
+    await app.until(MINUTE + LONG + 5 * MINUTE);
+    expect(await app.store.get(behind)).toMatchObject({ state: "parked", reason: "unavailable" });
+  });
+
+  test("although all slots are taken", async () => {
+    const app = giving(() => limited, {
+      concurrency: 1,
+      attemptTimeout: HOUR,
+      work: ({ ref }) => (ref === null ? never() : outOfReach(150 * SECOND)),
+    });
+    app.queue.start();
+    const tried = await app.send("a", "TRIED");
+    await advance(SECOND);
+    await app.send("b", "", { ref: null });
+    await advance(1);
+    const waits = await app.send("a", "WAITS");
+    await app.until(LONG + 5 * MINUTE);
+    for (const eventId of [tried, waits])
+      expect(await app.store.get(eventId)).toMatchObject({ state: "parked", reason: "unavailable" });
   });
 
   test("unless its lane is open", async () => {
