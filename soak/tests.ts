@@ -20,12 +20,12 @@ export async function allCases(): Promise<Row[]> {
   return [{ cells: { files: String(files.length), "exit code": String(code) }, failed: code !== 0 }];
 }
 
-/** Runs test files of the project `servers`. Resolves to the exit code. */
+/** Runs test files, each in its project. Resolves to the exit code. */
 export async function runTests(
   files: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<number | null> {
-  const args = ["node_modules/vitest/vitest.mjs", "run", "--project", "servers", ...files];
+  const args = ["node_modules/vitest/vitest.mjs", "run", ...files];
   const child = spawn(process.execPath, args, {
     stdio: "inherit",
     env: { ...process.env, ...env },

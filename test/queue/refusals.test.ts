@@ -49,14 +49,15 @@ function platform() {
 }
 
 describe("while the platform refuses many records in a row", () => {
-  test("the queue never pauses, reads at most 50 a second, and says so once a minute", async () => {
+  test("the queue never pauses, reads at most 40 a second, and says so once a minute", async () => {
     const { work, mostInASecond, reads } = platform();
     const start = performance.now();
     const { queue, kinds, logged } = await startedQueue(forged(300), { work });
     await advance(4 * SECOND);
     expect(kinds()).not.toContain("paused");
     expect(queue.state).toBe("running");
-    expect(mostInASecond(start)).toBeLessThanOrEqual(50);
+    // Ten refusals and the reads in flight come before the limit.
+    expect(mostInASecond(start + 100)).toBeLessThanOrEqual(40);
     // In 4 s, about 165 reads are allowed: ten before the limit applies, then 40 a second.
     expect(reads.length).toBeGreaterThan(150);
     await advance(46 * SECOND);
@@ -130,7 +131,7 @@ describe("while the platform refuses many records in a row", () => {
       await store.add(eventOf(`${isReal ? "real" : "forged"} ${n}`, isReal ? "booking:real" : undefined));
       if (n % 20 === 0) await advance(100);
     }
-    expect(mostInASecond(start)).toBeLessThanOrEqual(50);
+    expect(mostInASecond(start)).toBeLessThanOrEqual(40);
   });
 
   test("an event without a record does not lift the limit", async () => {
@@ -145,7 +146,7 @@ describe("while the platform refuses many records in a row", () => {
       await store.add(eventOf(id, null));
       await advance(50);
     }
-    expect(mostInASecond(start)).toBeLessThanOrEqual(50);
+    expect(mostInASecond(start)).toBeLessThanOrEqual(40);
   });
 
   test("an inline event gets its turn with few reads of the store", async () => {
@@ -157,7 +158,7 @@ describe("while the platform refuses many records in a row", () => {
     const runs = watch(Promise.all(ids.map((id) => queue.runNow(eventOf(id), start + 25 * SECOND))));
     await advance(8 * SECOND);
     expect([runs.settled, await stateOf("genuine")]).toEqual([true, "done"]);
-    expect(mostInASecond(start + 300)).toBeLessThanOrEqual(50);
+    expect(mostInASecond(start + 300)).toBeLessThanOrEqual(40);
     expect(calls.get).toBeLessThan(50);
   });
 });
@@ -284,8 +285,9 @@ describe("a drain among refused records", () => {
       expect(draining.settled).toBe(false);
       await pass(timeout ? 6 : 2);
       expect(draining.settled).toBe(true);
-      expect(reads.length - before).toBeGreaterThan(2200);
+      // 38 a second and two at once, so that no second has more than 40.
+      expect(reads.length - before).toBeGreaterThan(59 * 38);
     }
-    expect(mostInASecond(start + 100)).toBeLessThanOrEqual(50);
+    expect(mostInASecond(start + 100)).toBeLessThanOrEqual(40);
   });
 });

@@ -1,5 +1,12 @@
 // An app and a platform on a fake clock, for the promises in docs/security.md and docs/recovering.md.
-import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import {
+  type ClientOptions,
+  createWebhookHandler,
+  memoryStore,
+  StayhookClient,
+  type WebhookHandlerOptions,
+} from "stayhook";
+import type { EventStore } from "stayhook/store";
 import { expect, vi } from "vitest";
 import { randomOf } from "../../system/random.ts";
 import { notificationOf, recordingLogger } from "../support.ts";
@@ -15,10 +22,27 @@ export function seedRandom(seed: number): void {
   vi.spyOn(Math, "random").mockImplementation(() => random.below(2 ** 30) / 2 ** 30);
 }
 
-export type Answer = number | "refused" | "hangs" | { readonly status: number; readonly retryAfter: number };
+export type Answer =
+  | number
+  | "refused"
+  | "hangs"
+  | "unreadable"
+  | { readonly status: number; readonly retryAfter: number };
 
-/** Makes an app, and a platform whose answer depends on the record and the time. Times are in ms since the start. */
-export function appOf(answer: (id: string, at: number) => Answer) {
+export interface AppOptions extends Partial<WebhookHandlerOptions> {
+  readonly store?: EventStore;
+  /** Default: one token. With accounts, it is `token-<account>`. */
+  readonly accessToken?: ClientOptions["accessToken"];
+}
+
+/**
+ * Makes an app, and a platform whose answer depends on the record, the time and the account. Times are in ms since the
+ * start. With the option `accountFrom`, the query of a notification's URL names its account.
+ */
+export function appOf(
+  answer: (id: string, at: number, account: string | undefined) => Answer,
+  { accessToken = "token", store = memoryStore(), ...options }: AppOptions = {},
+) {
   const start = Date.now();
   const now = () => Date.now() - start;
   const reads: { readonly id: string; readonly at: number }[] = [];
@@ -26,27 +50,26 @@ export function appOf(answer: (id: string, at: number) => Answer) {
   const waits: { readonly id: string; readonly at: number; readonly wait: number }[] = [];
   const client = new StayhookClient({
     baseUrl: "https://platform.example",
-    accessToken: "token",
-    async fetch(url, { signal } = {}) {
+    accessToken,
+    async fetch(url, { signal, headers } = {}) {
       const path = new URL(url).pathname;
       const id = path.split("/").at(-1) ?? "";
       reads.push({ id, at: now() });
-      const given = answer(id, now());
+      const account = headers?.authorization?.split("token-")[1];
+      const given = answer(id, now(), account);
       if (given === "hangs")
         return new Promise<never>((_, reject) =>
           signal?.addEventListener("abort", () => reject(signal.reason as Error)),
         );
       await new Promise((resolve) => setTimeout(resolve, LATENCY));
       if (given === "refused") throw new TypeError("fetch failed");
+      if (given === "unreadable") return new Response("<html>", { status: 200 });
       const status = typeof given === "number" ? given : given.status;
-      const headers = typeof given === "number" ? {} : { "retry-after": String(given.retryAfter) };
-      const body = path.includes("listings")
-        ? { listingId: Number(id), status: "Published" }
-        : { bookingCode: id, status: "Confirmed" };
-      return Response.json(status === 200 ? body : {}, { status, headers });
+      const retryAfter: Record<string, string> =
+        typeof given === "number" ? {} : { "retry-after": String(given.retryAfter) };
+      return Response.json(status === 200 ? bodyOf(path, id) : {}, { status, headers: retryAfter });
     },
   });
-  const store = memoryStore();
   const webhooks = createWebhookHandler({
     client,
     store,
@@ -59,17 +82,22 @@ export function appOf(answer: (id: string, at: number) => Answer) {
       const { id, at } = sent.get(event.eventId)!;
       waits.push({ id, at, wait: now() - at });
     },
-  });
+    ...options,
+  } as WebhookHandlerOptions);
   webhooks.start();
   /** Delivers a notification of a booking, or of a listing if the id has digits alone. */
-  const send = async (id: string): Promise<void> => {
+  const deliver = async (id: string, account = "") => {
     const isListing = /^\d+$/.test(id);
     const fields = isListing ? { listingId: Number(id) } : { bookingCode: id };
     const notification = notificationOf(fields);
     sent.set(notification.eventId, { id, at: now() });
     const body = JSON.stringify(notification);
-    const { status } = await webhooks.fetch(new Request("https://app.example", { method: "POST", body }));
-    expect(status).toBe(200);
+    const url = `https://app.example/?account=${account}`;
+    const { status } = await webhooks.fetch(new Request(url, { method: "POST", body }));
+    return { status, eventId: notification.eventId };
+  };
+  const send = async (id: string): Promise<void> => {
+    expect(await deliver(id)).toMatchObject({ status: 200 });
   };
   const until = async (at: number) => {
     if (at > now()) await vi.advanceTimersByTimeAsync(at - now());
@@ -83,7 +111,16 @@ export function appOf(answer: (id: string, at: number) => Answer) {
     }
     await until(from + count * ms);
   };
-  return { webhooks, store, reads, waits, sent, now, until, send, sendEvery };
+  return { webhooks, store, reads, waits, sent, now, until, deliver, send, sendEvery };
+}
+
+/** Returns the platform's JSON of a record, or of the list of listings. */
+function bodyOf(path: string, id: string): unknown {
+  const listing = (listingId: number) => ({ listingId, status: "Published" });
+  if (id === "listings") return [100, 101].map(listing);
+  return path.includes("listings")
+    ? listing(Number(id))
+    : { bookingCode: id, status: "Confirmed", listingId: 100 };
 }
 
 /** Returns the largest number of reads in any second. */
