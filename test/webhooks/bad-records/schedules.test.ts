@@ -9,7 +9,7 @@ import { SECOND, seedRandom } from "./app.ts";
 import { faults } from "./faults.ts";
 import { World } from "./world.ts";
 
-const SCHEDULES = isSoak ? 2000 : 100;
+const SCHEDULES = isSoak ? 2000 : 60;
 const seed = seedOf("schedules of faults");
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
