@@ -79,7 +79,7 @@ class Watch {
   readonly #filter: EventFilter;
   readonly #receivedAfter: Date | undefined;
   readonly #signal: AbortSignal;
-  readonly #known = new Map<string, StoredEvent>();
+  readonly #seen = new Map<string, StoredEvent>();
   /** The ids of the events that were in one of the open states at the last read. */
   #open = new Set<string>();
 
@@ -112,7 +112,7 @@ class Watch {
         limit: WATCHED,
       });
       found.push(...page);
-      const hasNew = page.some(({ eventId }) => !this.#known.has(eventId));
+      const hasNew = page.some(({ eventId }) => !this.#seen.has(eventId));
       after = page.length === WATCHED && hasNew ? page.at(-1)?.eventId : undefined;
     } while (after !== undefined && !this.#signal.aborted);
     return this.#notice(found.reverse(), true);
@@ -136,23 +136,23 @@ class Watch {
     this.#open = open;
     // An event that has arrived since the last read is left to `arrived`, which knows that the event is new.
     const isKnown = ({ eventId, receivedAt }: StoredEvent) =>
-      this.#known.has(eventId) || receivedAt.getTime() < (this.#receivedAfter?.getTime() ?? 0);
+      this.#seen.has(eventId) || receivedAt.getTime() < (this.#receivedAfter?.getTime() ?? 0);
     return this.#notice(found.filter(isKnown), false);
   }
 
   /** Returns the events that differ from what is known, each after the ends of attempts that no read has seen. */
   #notice(events: readonly StoredEvent[], mayBeNew: boolean): Found[] {
     const found = events.flatMap((event): Found[] => {
-      const known = this.#known.get(event.eventId);
-      if (known && isSame(known, event)) return [];
-      const isNew = mayBeNew && known === undefined;
-      this.#known.set(event.eventId, event);
-      const steps = known || isNew ? stepsBetween(known, event) : [];
+      const before = this.#seen.get(event.eventId);
+      if (before && isSame(before, event)) return [];
+      const isNew = mayBeNew && before === undefined;
+      this.#seen.set(event.eventId, event);
+      const steps = before || isNew ? stepsBetween(before, event) : [];
       return [...steps.map((step): Found => ({ event: step, isNew: false, isStep: true })), { event, isNew }];
     });
-    for (const eventId of this.#known.keys()) {
-      if (this.#known.size <= REMEMBERED) break;
-      this.#known.delete(eventId);
+    for (const eventId of this.#seen.keys()) {
+      if (this.#seen.size <= REMEMBERED) break;
+      this.#seen.delete(eventId);
     }
     return found;
   }

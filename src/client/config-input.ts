@@ -76,8 +76,8 @@ const isActiveSchema = () => z.boolean({ error: "must be true or false" });
 function urlsShape(baseUrl: URL, removable: boolean) {
   const url = option((given) => problemWithEndpoint(given, baseUrl));
   const urlOrNull = url.nullish();
-  const known = removable ? urlOrNull : url.optional();
-  const endpoints = optionsObject(Object.fromEntries(topics.map((topic) => [topic, known])), {
+  const endpoint = removable ? urlOrNull : url.optional();
+  const endpoints = optionsObject(Object.fromEntries(topics.map((topic) => [topic, endpoint])), {
     notObject: "must be an object with a URL for each topic",
     hint: " (a topic that is newer than this package belongs in otherEndpoints)",
   });

@@ -151,9 +151,9 @@ export function saysNone(body: unknown, required: readonly string[], wrappers = 
   if (names.length === 0) return true;
   if (wrappers === 0 || failureIn(body, "answer") || isObject(body.error) || isObject(body.errors))
     return false;
-  const known = names.filter((name) => payloadNames.includes(name));
+  const named = names.filter((name) => payloadNames.includes(name));
   // Without a known payload name, every property whose value is not `true` counts as payload.
-  const payload = known.length > 0 ? known : names.filter((name) => body[name] !== true);
+  const payload = named.length > 0 ? named : names.filter((name) => body[name] !== true);
   if (payload.length === 0) return names.length === 1 && body.success === true;
   return payload.every((name) => saysNone(body[name], required, wrappers - 1));
 }

@@ -168,8 +168,8 @@ export function listFactsOf(list: object): ListFacts | undefined {
   return facts().get(list);
 }
 
-function setListFacts<T extends object>(list: T, known: ListFacts): T {
-  facts().set(list, known);
+function setListFacts<T extends object>(list: T, given: ListFacts): T {
+  facts().set(list, given);
   return list;
 }
 

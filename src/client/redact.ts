@@ -21,9 +21,9 @@ export interface Redactor {
 
 /** Makes a redactor for the given secrets. Only errors and observers need a redactor, so most calls make none. */
 export function redactor(secrets: Iterable<string>): Redactor {
-  const known = Array.from(secrets).filter(Boolean);
-  const search = new RegExp(known.flatMap(formsOf).join("|") || "(?!)", "g");
-  const longest = longestForm * Math.max(0, ...known.map(({ length }) => length));
+  const given = Array.from(secrets).filter(Boolean);
+  const search = new RegExp(given.flatMap(formsOf).join("|") || "(?!)", "g");
+  const longest = longestForm * Math.max(0, ...given.map(({ length }) => length));
   const text = (input: string): string => {
     const isCut = input.length > mostShown;
     const output = (isCut ? input.slice(0, mostShown) : input).replace(search, blot);

@@ -8,13 +8,13 @@ export interface Token {
   readonly generation: number;
 }
 
-const known = new WeakMap<object, Tokens>();
+const tokensOfFunctions = new WeakMap<object, Tokens>();
 
 /** Returns the tokens of a client. Clients with the same function share them, so a clone shares the refreshes. */
 export function tokensOf(accessToken: AccessToken): Tokens {
   if (typeof accessToken === "string") return new Tokens(accessToken);
-  const tokens = known.get(accessToken) ?? new Tokens(accessToken);
-  known.set(accessToken, tokens);
+  const tokens = tokensOfFunctions.get(accessToken) ?? new Tokens(accessToken);
+  tokensOfFunctions.set(accessToken, tokens);
   return tokens;
 }
 

@@ -37,10 +37,10 @@ export function causesOf(events: readonly StoredEvent[]): readonly Cause[] {
 
 /** The records and the accounts of events. */
 export function touchedBy(events: readonly StoredEvent[]): Pick<Cause, "records" | "accounts"> {
-  const known = <T>(values: readonly (T | null | undefined)[]) => [
+  const distinct = <T>(values: readonly (T | null | undefined)[]) => [
     ...new Set(values.filter((value) => value !== null && value !== undefined)),
   ];
-  return { records: known(events.map(({ ref }) => ref)), accounts: known(events.map(accountOf)) };
+  return { records: distinct(events.map(({ ref }) => ref)), accounts: distinct(events.map(accountOf)) };
 }
 
 /** Says how many records and accounts events touch: `40 bookings in accounts a17, b7`. */

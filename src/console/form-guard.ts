@@ -29,8 +29,8 @@ const COOKIE = "stayhook-csrf";
  * token, so any process behind a load balancer can check the form.
  */
 export function csrfTokenOf(request: Request): { readonly value: string; readonly cookie?: string } {
-  const known = csrfCookieOf(request);
-  if (known !== undefined) return { value: known };
+  const existing = csrfCookieOf(request);
+  if (existing !== undefined) return { value: existing };
   const value = randomHex(32);
   const secure = new URL(request.url).protocol === "https:" ? "; Secure" : "";
   // The cookie has Path=/, because a proxy may serve the pages at a path that this server does not know.

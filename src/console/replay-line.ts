@@ -19,7 +19,7 @@ const MOST_REPLAYS = 20;
 
 /** The last replays of this process. Another process behind a load balancer shows only how many events were replayed. */
 export class Replays {
-  readonly #known = new Map<string, { readonly outcome: ReplayOutcome; readonly total: number }>();
+  readonly #replays = new Map<string, { readonly outcome: ReplayOutcome; readonly total: number }>();
 
   /**
    * Begins to follow events, before they are replayed.
@@ -32,10 +32,10 @@ export class Replays {
       if (events.push(event) > MOST_EVENTS) return undefined;
     if (events.length === 0) return undefined;
     const name = randomHex(8);
-    this.#known.set(name, { outcome: new ReplayOutcome(store, events), total: events.length });
-    for (const oldest of this.#known.keys()) {
-      if (this.#known.size <= MOST_REPLAYS) break;
-      this.#known.delete(oldest);
+    this.#replays.set(name, { outcome: new ReplayOutcome(store, events), total: events.length });
+    for (const oldest of this.#replays.keys()) {
+      if (this.#replays.size <= MOST_REPLAYS) break;
+      this.#replays.delete(oldest);
     }
     return name;
   }
@@ -46,7 +46,7 @@ export class Replays {
    * @returns the line, and how many events it is about
    */
   async lineOf(query: URLSearchParams): Promise<{ readonly line: Html; readonly total: number } | undefined> {
-    const replay = this.#known.get(query.get("run") ?? "");
+    const replay = this.#replays.get(query.get("run") ?? "");
     if (!replay) return undefined;
     const { outcome, total } = replay;
     const { done, failed, waiting, isSilent } = await outcome.look();

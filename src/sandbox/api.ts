@@ -62,17 +62,24 @@ export function createApi(options: {
       const id = `req_${++count}`;
       const { method, target: path } = request;
       const receivedAt = new Date(clock.now());
-      const known = accounts.find(({ platform }) => platform.knows(request.authorization));
-      const { platform } = known ?? accounts[0];
+      const account = accounts.find(({ platform }) => platform.knows(request.authorization));
+      const { platform } = account ?? accounts[0];
       const route = path.split("?", 1)[0] ?? "";
-      const strike = faults.strike(method, route) ?? known?.faults.strike(method, route);
+      const strike = faults.strike(method, route) ?? account?.faults.strike(method, route);
       if (strike && strike.delay > 0) await clock.wait(strike.delay);
       const { status, headers, body } = respond(platform, request, strike?.fault);
-      const answered = { account: known?.accountId, method, path, receivedAt, status, fault: strike?.fault };
+      const answered = {
+        account: account?.accountId,
+        method,
+        path,
+        receivedAt,
+        status,
+        fault: strike?.fault,
+      };
       requests.add(answered);
       observe(answered);
       log.debug(
-        `${known?.accountId === undefined ? "" : `${known.accountId}: `}${method} ${path}: ${status}`,
+        `${account?.accountId === undefined ? "" : `${account.accountId}: `}${method} ${path}: ${status}`,
       );
       const cutOff = strike?.fault.cutOff === true;
       const type = body === undefined ? {} : { "content-type": "application/json" };

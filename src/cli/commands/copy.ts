@@ -172,8 +172,8 @@ async function assertSame<T>(
   read: (item: T) => Promise<T | undefined>,
   nameOf: (item: T) => string,
 ): Promise<void> {
-  const known = await Promise.all(given.map(read));
-  const index = given.findIndex((item, at) => !isDeepStrictEqual(known[at], item));
+  const there = await Promise.all(given.map(read));
+  const index = given.findIndex((item, at) => !isDeepStrictEqual(there[at], item));
   if (index === -1) return;
   throw new StayhookError(
     `The store of --to already had the ${nameOf(given[index]!)}, which differs from that of the store of --from. ${again}`,

@@ -109,8 +109,8 @@ function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
     if (id !== undefined) throw new UsageError("A message has no code or id. Remove the second argument.");
     return { topic: "messages", bookingCode: null, listingId: null };
   }
-  const known = statuses[kind];
-  if (!known || (separator === "." && ![...known, "unknown"].includes(rest ?? "")))
+  const statusesOfKind = statuses[kind];
+  if (!statusesOfKind || (separator === "." && ![...statusesOfKind, "unknown"].includes(rest ?? "")))
     throw new UsageError(helpWith(what));
   const given = text(kind) ?? (separator === ":" ? rest : undefined) ?? id;
   if (kind === "booking") return { topic: "bookings", bookingCode: given || madeUp("TEST"), listingId: null };

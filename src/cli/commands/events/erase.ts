@@ -48,10 +48,10 @@ async function eraseRecord(invocation: Invocation): Promise<undefined> {
   const given = checkRef(positionals[0] ?? "", "<ref>");
   const { ref, erased } = await withStore(invocation, async (store) => {
     const ref = await refIn(store, given);
-    const { total: known } = await countEvents(store, { ref });
-    if (known === 0 && (await store.snapshotOf(ref)) === undefined)
+    const { total: count } = await countEvents(store, { ref });
+    if (count === 0 && (await store.snapshotOf(ref)) === undefined)
       throw new MissingError(`The store has no data about ${ref}.`);
-    await confirm(invocation, `Delete ${eventsOf(known)} and the snapshot of ${ref}`);
+    await confirm(invocation, `Delete ${eventsOf(count)} and the snapshot of ${ref}`);
     return { ref, erased: await store.erase(ref) };
   });
   out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
