@@ -16,7 +16,6 @@ import type { AddAnswer } from "../stores/store-steps.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { eraseAccount } from "./erase-account.ts";
 import { warnAtExit } from "./exit-warning.ts";
-import type { Patient } from "./health.ts";
 import type { Internals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
 import { GoneWitness } from "./processing/gone-witness.ts";
@@ -54,7 +53,7 @@ export class HandlerParts<Tx> {
   readonly #observe: ReturnType<typeof observerOf>;
   readonly #reading: Pick<WorkOptions<Tx>, "snapshotOf" | "statusSeen" | "staySeen">;
   readonly #gone: Pick<QueuedOptions, "goneWitness" | "refusals"> | undefined;
-  readonly #counts: StoreCounts | undefined;
+  readonly counts: StoreCounts | undefined;
   readonly #intake: Receiver;
   readonly #requests = new RequestsInFlight();
   readonly #waiting = new WaitingRequests();
@@ -64,7 +63,8 @@ export class HandlerParts<Tx> {
   #takeBackWarning: (() => void) | undefined;
   #hasCountedStrays = false;
   #closing: Promise<void> | undefined;
-  #lastReceivedAt: Date | undefined;
+  /** When this process last recorded a notification. With a store, the store knows. */
+  lastReceivedAt: Date | undefined;
 
   constructor(settings: Settings<Booking, Listing, Tx>) {
     const log = new Log(settings.logger);
@@ -81,19 +81,19 @@ export class HandlerParts<Tx> {
     };
     const store = isIntake(settings.store) ? undefined : settings.store;
     this.store = store;
-    this.#counts = store && new StoreCounts(store, log);
+    this.counts = store && new StoreCounts(store, log);
     this.#gone = store && {
       goneWitness: new GoneWitness(settings.client, store),
       refusals: new Refusals(store, this.add, settings.giveUpAfter),
     };
     this.queue = store && this.#queueOf(store);
-    if (this.#counts) this.#telemetry.watch(this.#counts);
+    if (this.counts) this.#telemetry.watch(this.counts);
     this.#intake = this.#makeIntake();
     this.#countStrays = this.hasAccounts && store ? strayCounter(store, log) : undefined;
     this.#leave = store && !this.hasAccounts ? noteHandler(store, log) : undefined;
     this.silence = new SilenceMonitor({
       silentAfter: settings.silentAfter,
-      lastReceivedAt: async () => (store ? store.lastReceivedAt() : this.#lastReceivedAt),
+      lastReceivedAt: async () => (store ? store.lastReceivedAt() : this.lastReceivedAt),
       tell: (event) => {
         logTrouble(event, log);
         this.#observe?.(event);
@@ -117,14 +117,14 @@ export class HandlerParts<Tx> {
       // A store that does not answer is told of elsewhere.
       if (!this.#hasCountedStrays) this.#countStrays?.().catch(() => {});
       this.#hasCountedStrays = true;
-      if (!this.isClosed) this.silence.start();
+      this.silence.start();
     });
   }
 
   /** Starts the processing for the user, who must keep the process alive: warns if it ends while events wait. */
   startForUser(): void {
     this.start();
-    if (this.store && !this.isClosed) this.#takeBackWarning ??= warnAtExit(this.store, this.#log);
+    if (this.store && !this.closed) this.#takeBackWarning ??= warnAtExit(this.store, this.#log);
   }
 
   /** Records the request's event and starts its processing. Never rejects. */
@@ -138,7 +138,7 @@ export class HandlerParts<Tx> {
     try {
       if (!waits) this.#startByItself();
       const received = await this.#intake.receive(request, own?.expect);
-      if (received.recorded && !this.store) this.#lastReceivedAt = new Date();
+      if (received.recorded && !this.store) this.lastReceivedAt = new Date();
       if (received.recorded && queue) {
         if (!this.#isInBackground) await runInline(received, queue, log);
         if (waits) handled = drainInContext(context, queue, log);
@@ -164,7 +164,7 @@ export class HandlerParts<Tx> {
     return this.#countStrays?.();
   }
 
-  get isClosed(): boolean {
+  get closed(): boolean {
     return this.#closing !== undefined;
   }
 
@@ -180,12 +180,6 @@ export class HandlerParts<Tx> {
     await Promise.all([this.queue?.close(timeout), withTimeout(timeout, this.#requests.settled())]);
     this.#telemetry.close();
     this.#log.close();
-  }
-
-  /** What `health()` asks. */
-  get patient(): Patient {
-    const { store, queue, hasAccounts, isClosed: closed } = this;
-    return { store, counts: this.#counts, queue, hasAccounts, closed, lastReceivedAt: this.#lastReceivedAt };
   }
 
   get internals(): Internals {
@@ -229,7 +223,7 @@ export class HandlerParts<Tx> {
     return new Receiver({
       ...settings,
       verify: settings.verify || undefined,
-      counts: this.#counts,
+      counts: this.counts,
       isKnown: async (eventId) => (await this.store?.get(eventId)) !== undefined,
       add: this.add,
       observe: this.#observe,

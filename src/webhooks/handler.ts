@@ -199,11 +199,11 @@ export function createWebhookHandler<
       if (!store)
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
       const { on } = settings;
-      return recordTimers({ ref, hasAccounts, on, store, add: parts.add, closed: () => parts.isClosed });
+      return recordTimers({ ref, hasAccounts, on, store, add: parts.add, closed: () => parts.closed });
     },
     eraseAccount: (id) => eraseIn(settings, store, queue?.gates, id),
     endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),
-    health: () => healthOf(parts.patient),
+    health: () => healthOf(parts),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
       await parts.close(timeout);
