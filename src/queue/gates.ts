@@ -9,15 +9,15 @@ import { type Lane, laneKey, type Outage, type Pause, type PauseScope } from "./
 //
 // 1. An answer about a record, even a refusal, opens the gates of its lane, of its account and of everything. A gate that
 //    `Retry-After` has shut stays shut if the read began before.
-// 2. The first failed read of an event lengthens the row of its lane and that of everything. A row of 5 shuts the gate; that
-//    of everything only if the row has two accounts, or in an app without accounts both kinds. 20 failures of any kind shut a
-//    lane. What is about a whole account (401, no token, 429, Retry-After) shuts the account's gate at once, and says
-//    nothing about everything.
+// 2. The first failed read of an event, as far as it is known here, lengthens the row of its lane and that of everything. A
+//    row of 5 shuts the gate; that of everything only if the row has two accounts, or in an app without accounts both kinds.
+//    20 failures of any kind shut a lane. What is about a whole account (401, no token, 429, Retry-After) shuts the account's
+//    gate at once, and says nothing about everything.
 // 3. A shut gate lets one read through at a time, the try, if the wider gates let it too. The try may begin after 1 s, which
 //    each failed try doubles up to 30 s, or after `Retry-After`. An event that has just arrived may be the try at once, but at
 //    most one a second, and not before the end of `Retry-After`.
 // 4. A failed read counts as an attempt if its lane was answered after the read began, or since the event's last failure.
-// 5. A gate opens without an answer when nothing waits behind it any more. tries.ts finds that out.
+// 5. A gate opens without an answer when nothing waits for it any more. tries.ts finds that out.
 
 /** So many first failures without an answer shut a gate. */
 const ROW = 5;
