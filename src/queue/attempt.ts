@@ -5,22 +5,13 @@ import { now } from "../clock.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { Floods } from "./floods.ts";
 import type { Read } from "./gate.ts";
-import type { Gates } from "./gates.ts";
 import { Lease } from "./leases.ts";
+import type { Parts } from "./parts.ts";
 import { entryOf, type FailedOutcome, outcomeOf } from "./retries.ts";
 import { type AttemptEnd, GuardedWrites, Settling } from "./settling.ts";
 import { answerOf } from "./store-call.ts";
-import type { Unrecorded } from "./unrecorded.ts";
-import {
-  type AttemptResult,
-  type Lane,
-  type QueueOptions,
-  recordOf,
-  type WorkFailure,
-  type WorkResult,
-} from "./work.ts";
+import { type AttemptResult, type Lane, recordOf, type WorkFailure, type WorkResult } from "./work.ts";
 
 export type { AttemptEnd } from "./settling.ts";
 
@@ -28,9 +19,6 @@ export type { AttemptEnd } from "./settling.ts";
 const EARLY = 1000;
 
 export interface AttemptOptions {
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly unrecorded: Unrecorded;
   readonly lane: Lane;
   /** Whether `giveUpAfter` has passed since the event was due. If its lane is still out of reach, it is parked without a read. */
   readonly givesUp?: boolean | undefined;
@@ -50,7 +38,7 @@ export class Attempt<Tx> {
   /** The events that the attempt has added, and that are due at once. */
   readonly added: Pick<NewEvent, "eventId" | "ref">[] = [];
 
-  readonly #queue: QueueOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #options: AttemptOptions;
   readonly #read: Read;
   /** Whether the attempt has used up one of the limited reads. */
@@ -59,10 +47,10 @@ export class Attempt<Tx> {
   readonly #run: CancellableRun<Tx>;
   readonly #settling: Settling<Tx>;
 
-  constructor(claim: ClaimedEvent, queue: QueueOptions<Tx>, options: AttemptOptions) {
+  constructor(claim: ClaimedEvent, queue: Parts<Tx>, options: AttemptOptions) {
     this.#queue = queue;
     this.#options = options;
-    this.#read = options.gates.begin(recordOf(claim), options.lane, { key: claim.eventId });
+    this.#read = queue.gates.begin(recordOf(claim), options.lane, { key: claim.eventId });
     this.#run = new CancellableRun(queue.work, claim, {
       attemptTimeout: queue.policy.attemptTimeout,
       onAnswered: () => this.#answered(),
@@ -74,7 +62,7 @@ export class Attempt<Tx> {
         this.#settling.leaseLost();
       },
     });
-    this.#settling = new Settling(queue, this.lease, options);
+    this.#settling = new Settling(queue, this.lease, options.onSettling);
     this.ended = this.#attempt().catch((error) => {
       const { eventId } = claim;
       queue.logger.limited(
@@ -127,10 +115,10 @@ export class Attempt<Tx> {
   #answered(): void {
     // An event without a record needs no read, so its success does not show that reads succeed.
     if (this.claim.ref === null) return;
-    const { gates, floods, lane } = this.#options;
+    const { gates, floods } = this.#queue;
     this.#hasRead = true;
     gates.answered(this.#read);
-    floods.answered(lane);
+    floods.answered(this.#options.lane);
   }
 
   async #attempt(): Promise<AttemptEnd> {
@@ -154,9 +142,9 @@ export class Attempt<Tx> {
       const { process } = this.#queue;
       return (await (process ? process(this.claim, run) : run())).outcome;
     } finally {
-      const { gates, floods, lane } = this.#options;
+      const { gates, floods } = this.#queue;
       gates.end(this.#read);
-      if (!this.#hasRead) floods.giveBack(lane);
+      if (!this.#hasRead) floods.giveBack(this.#options.lane);
     }
   }
 
@@ -165,9 +153,9 @@ export class Attempt<Tx> {
   }
 
   async #process(): Promise<AttemptResult> {
-    const { policy } = this.#queue;
+    const { policy, gates } = this.#queue;
     if (this.claim.attempts > policy.maxAttempts) return this.#parkSpent();
-    const { gates, lane, givesUp } = this.#options;
+    const { lane, givesUp } = this.#options;
     const outage = gates.outageOf(lane);
     if (outage !== undefined && (givesUp || this.claim.outageFor >= policy.giveUpAfter))
       return this.#giveUp(outage);
@@ -223,7 +211,8 @@ export class Attempt<Tx> {
 
   #outcomeOf(failure: WorkFailure): FailedOutcome {
     const { claim } = this;
-    const { gates, floods, lane } = this.#options;
+    const { gates, floods, policy } = this.#queue;
+    const { lane } = this.#options;
     const { outage, error, refused } = failure;
     this.#hasRead ||= refused === true || outage !== undefined;
     let counts = true;
@@ -239,7 +228,7 @@ export class Attempt<Tx> {
     if (refused) gates.answered(this.#read);
     if (refused && claim.previous === undefined) floods.refused(lane, recordOf(claim), error);
     if (refused && floods.isLimited(lane)) counts = false;
-    return outcomeOf(failure, claim, this.#queue.policy, {
+    return outcomeOf(failure, claim, policy, {
       duration: this.#duration,
       counts,
       nextTryIn: gates.isShut(lane) ? gates.waitAt(performance.now(), lane) : undefined,

@@ -6,15 +6,12 @@ import type { ClaimOptions } from "../stores/store-options.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import type { Attempt } from "./attempt.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
-import type { Fairness } from "./fairness.ts";
-import type { Floods } from "./floods.ts";
-import type { Gates } from "./gates.ts";
-import { Lease, type Leases } from "./leases.ts";
-import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
+import { Lease } from "./leases.ts";
+import type { Parts } from "./parts.ts";
+import { GIVE_BACK } from "./running-attempts.ts";
 import { answerOf } from "./store-call.ts";
 import { Strays } from "./strays.ts";
-import type { Unrecorded } from "./unrecorded.ts";
-import { lanesOf, type QueueOptions } from "./work.ts";
+import { lanesOf } from "./work.ts";
 
 /** How many renewals a claim waits for: the one in flight, which may be too old, and two new ones. */
 const RENEWALS = 3;
@@ -71,21 +68,9 @@ interface Filled<Tx> {
   readonly started: readonly Attempt<Tx>[];
 }
 
-interface ClaimsOptions<Tx> {
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly fairness: Fairness;
-  readonly unrecorded: Unrecorded;
-  readonly leases: Leases<Tx>;
-  readonly running: RunningAttempts<Tx>;
-  /** Called when a claim has ended: others may wait for the slots that it had reserved, and its own claims for slots. */
-  readonly onFilled: () => void;
-}
-
 /** Makes all claims of the queue: those of the loop, of drains, of inline requests, and of tries. */
 export class Claims<Tx> {
-  readonly #queue: QueueOptions<Tx>;
-  readonly #options: ClaimsOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #ahead: ClaimedAhead<Tx>;
   readonly #strays: Strays;
   /** How many slots claims in flight have reserved. */
@@ -94,15 +79,11 @@ export class Claims<Tx> {
   readonly #inFlight = new Set<Promise<void>>();
   #closed = false;
 
-  constructor(queue: QueueOptions<Tx>, options: ClaimsOptions<Tx>) {
+  constructor(queue: Parts<Tx>) {
+    const { leases, policy } = queue;
     this.#queue = queue;
-    this.#options = options;
     this.#strays = new Strays(queue);
-    this.#ahead = new ClaimedAhead(
-      options.leases,
-      queue.policy.concurrency,
-      (claim) => void this.giveBack(claim),
-    );
+    this.#ahead = new ClaimedAhead(leases, policy.concurrency, (claim) => void this.giveBack(claim));
   }
 
   /** Lets no attempt begin any more. Gives back the claims that wait for slots, and those in flight when they arrive. */
@@ -117,7 +98,7 @@ export class Claims<Tx> {
 
   /** Returns how many events the common claim may take at `now`, a time on the monotonic clock. */
   roomAt(now: number): Room {
-    const { gates, floods, fairness } = this.#options;
+    const { gates, floods, fairness } = this.#queue;
     const version = gates.version + floods.version + fairness.version;
     const { slots, wait, isTrial } = this.slotsAt(now);
     // While everything is shut, nothing is claimed but the try.
@@ -131,7 +112,7 @@ export class Claims<Tx> {
   /** Returns how many attempts may begin, and ms until that may change if only time changes it. */
   slotsAt(now: number): Slots {
     if (this.#closed) return { slots: 0, wait: undefined, isTrial: false };
-    const { unrecorded, running } = this.#options;
+    const { unrecorded, running } = this.#queue;
     const slots = running.freeSlots - this.#reserved;
     const trialIn = unrecorded.trialAt(now);
     if (trialIn === undefined) return { slots, wait: undefined, isTrial: false };
@@ -143,7 +124,7 @@ export class Claims<Tx> {
 
   /** Claims due events, and starts their attempts. `limit` must not exceed {@link slotsAt}. */
   async fill(options: FillOptions): Promise<Filled<Tx>> {
-    const { running, fairness, onFilled } = this.#options;
+    const { running, fairness } = this.#queue;
     const { limit, ahead = 0, eventId, only, except } = options;
     const isCommon = eventId === undefined && only === undefined && except === undefined;
     this.#reserved += limit;
@@ -179,14 +160,14 @@ export class Claims<Tx> {
       return { claimed: claims.length, next, started };
     } finally {
       this.#reserved -= limit;
-      onFilled();
+      this.#queue.slotFreed();
     }
   }
 
   /** Says what follows a claim. The world may have changed since the claim was sent. */
   #stepFor(claim: ClaimedEvent, options: FillOptions, isCommon: boolean): "start" | "hold" | "give back" {
     const { claimant, isFresh, isChosen = false, givesUp = false } = options;
-    const { gates, floods, fairness } = this.#options;
+    const { gates, floods, fairness } = this.#queue;
     const now = performance.now();
     const lane = this.#queue.laneOf(claim);
     fairness.see(lane.account, now);
@@ -205,7 +186,7 @@ export class Claims<Tx> {
   }
 
   #startWaiting(): void {
-    const { running } = this.#options;
+    const { running } = this.#queue;
     if (this.#closed || this.#isBlocked) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && running.freeSlots > this.#reserved) {
       const { claim, held, endsAt } = this.#ahead.take()!;
@@ -220,7 +201,7 @@ export class Claims<Tx> {
 
   /** The beginnings of the records that the common claim leaves out. */
   #except(): string[] {
-    const { gates, floods, fairness } = this.#options;
+    const { gates, floods, fairness } = this.#queue;
     const { beginningOf } = this.#queue;
     const full = fairness.fullAt(performance.now());
     return [
@@ -247,7 +228,7 @@ export class Claims<Tx> {
    * event loop may have been blocked meanwhile.
    */
   async #nextLeaseEnd(): Promise<number> {
-    const { leases } = this.#options;
+    const { leases } = this.#queue;
     for (let n = 0; n < RENEWALS && leases.anyEnded; n += 1) if (!(await leases.renew())) break;
     return performance.now() + this.#queue.policy.leaseDuration;
   }
@@ -271,19 +252,19 @@ export class Claims<Tx> {
 
   /** Whether no attempt may begin, because the store does not record the results of attempts. */
   get #isBlocked(): boolean {
-    return this.#options.unrecorded.isBlockedAt(performance.now());
+    return this.#queue.unrecorded.isBlockedAt(performance.now());
   }
 
   /** Keeps the lease of a claim without an attempt. */
   #hold(claim: ClaimedEvent, leaseEndsAt: number): Lease {
     const lease = new Lease(claim, leaseEndsAt);
-    this.#options.leases.add(lease);
+    this.#queue.leases.add(lease);
     return lease;
   }
 
   /** Releases claims that were held. Never rejects. */
   async giveBackAll(held: readonly Lease[]): Promise<void> {
-    for (const lease of held) this.#options.leases.delete(lease);
+    for (const lease of held) this.#queue.leases.delete(lease);
     await Promise.all(held.map(({ claim }) => this.giveBack(claim)));
   }
 

@@ -1,14 +1,8 @@
 import { MAX_TIMER, withTimeout } from "../async.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
-import type { ChangeSignal } from "./change-signal.ts";
-import type { Claims } from "./claims.ts";
-import type { Floods } from "./floods.ts";
-import type { Gates } from "./gates.ts";
 import type { Lease } from "./leases.ts";
-import type { RunningAttempts } from "./running-attempts.ts";
-import type { Tries } from "./tries.ts";
-import type { Unrecorded } from "./unrecorded.ts";
+import type { Parts } from "./parts.ts";
 
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
@@ -32,20 +26,10 @@ export interface DrainResult {
   readonly failed: number;
 }
 
-interface DrainParts<Tx> {
-  readonly unrecorded: Unrecorded;
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly tries: Tries<Tx>;
-  readonly changes: ChangeSignal;
-  readonly running: RunningAttempts<Tx>;
-  readonly claims: Claims<Tx>;
-}
-
 /** Makes one attempt at each event that is due, and waits for the attempts that already run. */
 export class Drain<Tx> {
   readonly #stop: Stop;
-  readonly #parts: DrainParts<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #startedAt = performance.now();
   /** The leases of events that are due again after their attempt in this drain. */
   readonly held: Lease[] = [];
@@ -56,13 +40,13 @@ export class Drain<Tx> {
   #done = 0;
   #failed = 0;
 
-  constructor(stop: Stop, parts: DrainParts<Tx>) {
+  constructor(stop: Stop, queue: Parts<Tx>) {
     this.#stop = stop;
-    this.#parts = parts;
+    this.#queue = queue;
   }
 
   async run(): Promise<DrainResult> {
-    const { running, claims } = this.#parts;
+    const { running, claims } = this.#queue;
     running.watch(this);
     try {
       await this.#handleDue();
@@ -75,7 +59,7 @@ export class Drain<Tx> {
   }
 
   async #handleDue(): Promise<void> {
-    const { gates, unrecorded, changes, claims, tries } = this.#parts;
+    const { gates, unrecorded, changes, claims, tries } = this.#queue;
     const { requested } = this.#stop;
     tries.lookAnew();
     /** What the last empty claim has seen. */
@@ -115,7 +99,7 @@ export class Drain<Tx> {
 
   /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
   #isHopeless(now: number): boolean {
-    const { since } = this.#parts.floods;
+    const { since } = this.#queue.floods;
     return !this.#stop.timed && since !== undefined && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
   }
 

@@ -4,9 +4,9 @@
 import { now as clockNow } from "../clock.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import type { Claimant, Claims } from "./claims.ts";
-import type { Floods, Turn } from "./floods.ts";
-import type { Gates } from "./gates.ts";
+import type { Claimant } from "./claims.ts";
+import type { Turn } from "./floods.ts";
+import type { Parts } from "./parts.ts";
 import { answerOf } from "./store-call.ts";
 import { type Lane, laneKey, type QueueOptions, recordOf } from "./work.ts";
 
@@ -17,26 +17,22 @@ const FRESH = 250;
 /** How many records without a snapshot are remembered, so that each is looked up once. */
 const REMEMBERED = 10_000;
 
-interface LimitedReadsOptions<Tx> {
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly claims: Pick<Claims<Tx>, "slotsAt" | "fill">;
-}
+type Queue<Tx> = Pick<Parts<Tx>, "store" | "laneOf" | "beginningOf" | "gates" | "floods"> & {
+  readonly claims: Pick<Parts<Tx>["claims"], "slotsAt" | "fill">;
+};
 
 /** Begins the reads of limited lanes. */
 export class LimitedReads<Tx> {
-  readonly #queue: QueueOptions<Tx>;
-  readonly #options: LimitedReadsOptions<Tx>;
+  readonly #queue: Queue<Tx>;
   readonly #lanes = new Map<string, LaneEvents>();
 
-  constructor(queue: QueueOptions<Tx>, options: LimitedReadsOptions<Tx>) {
+  constructor(queue: Queue<Tx>) {
     this.#queue = queue;
-    this.#options = options;
   }
 
   /** Begins the reads that may begin now. @returns ms until an event is due, if fewer events are due */
   async read(lane: Lane, claimant: Claimant | undefined): Promise<number | undefined> {
-    const { gates, floods, claims } = this.#options;
+    const { gates, floods, claims } = this.#queue;
     for (const [key, { lane: known }] of this.#lanes) if (!floods.isLimited(known)) this.#lanes.delete(key);
     while (claims.slotsAt(performance.now()).slots > 0 && !gates.isShut(lane)) {
       const turn = floods.take(lane, performance.now());
@@ -64,14 +60,14 @@ export class LimitedReads<Tx> {
         const eventId = await events.next(each);
         if (
           eventId !== undefined &&
-          (await this.#options.claims.fill({ ...common, eventId })).started.length > 0
+          (await this.#queue.claims.fill({ ...common, eventId })).started.length > 0
         )
           return true;
         continue;
       }
       // A drain holds the claims of events that it knows, so that the next claim gets others.
       for (let claimed = 1; claimed > 0; claimed = claimant ? claimed : 0) {
-        const filled = await this.#options.claims.fill({ ...common, only });
+        const filled = await this.#queue.claims.fill({ ...common, only });
         if (filled.started.length > 0) return true;
         claimed = filled.claimed;
       }

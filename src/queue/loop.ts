@@ -1,7 +1,5 @@
 import { idleTimer } from "../async.ts";
-import type { ChangeSignal } from "./change-signal.ts";
-import type { Claims } from "./claims.ts";
-import type { QueueOptions } from "./work.ts";
+import type { Parts } from "./parts.ts";
 
 /** How often the loop polls a store that cannot notify, ms. */
 const POLL = 1000;
@@ -18,15 +16,9 @@ const EARLY = 5;
 const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
 
-interface LoopOptions<Tx> {
-  readonly claims: Claims<Tx>;
-  readonly changes: ChangeSignal;
-}
-
 /** Claims due events while there is room, and sleeps until the next event is due. */
 export class Loop<Tx> {
-  readonly #queue: QueueOptions<Tx>;
-  readonly #options: LoopOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   #started = false;
   readonly #stopped = Promise.withResolvers<void>();
   /** When the loop claims next, on the monotonic clock. */
@@ -35,9 +27,8 @@ export class Loop<Tx> {
   #version = 0;
   #failure: unknown;
 
-  constructor(queue: QueueOptions<Tx>, options: LoopOptions<Tx>) {
+  constructor(queue: Parts<Tx>) {
     this.#queue = queue;
-    this.#options = options;
   }
 
   get started(): boolean {
@@ -62,13 +53,13 @@ export class Loop<Tx> {
   /** Makes the loop claim again. */
   wake(): void {
     this.#dueAt = NOW;
-    this.#options.changes.tell();
+    this.#queue.changes.tell();
   }
 
   async #run(): Promise<void> {
     let failures = 0;
     while (this.#started) {
-      const { next } = this.#options.changes;
+      const { next } = this.#queue.changes;
       try {
         const rang = await sleep(await this.#claimDue(), next);
         // The fake timers of node:test move timers and dates, and leave the monotonic clock.
@@ -94,7 +85,7 @@ export class Loop<Tx> {
    * @returns ms until the loop must look again. It is `undefined` if only a change needs another look
    */
   async #claimDue(): Promise<number | undefined> {
-    const { claims } = this.#options;
+    const { claims } = this.#queue;
     const now = performance.now();
     const { limit, ahead, wait, version } = claims.roomAt(now);
     if (version !== this.#version) this.#dueAt = NOW;
@@ -108,7 +99,7 @@ export class Loop<Tx> {
 
   /** Claims due events, and sets when the loop must claim next. */
   async #ask(limit: number, ahead: number): Promise<void> {
-    const { claims } = this.#options;
+    const { claims } = this.#queue;
     // An event that becomes due during the calls sets `#dueAt` to `NOW` again.
     this.#dueAt = NEVER;
     const { claimed, next } = await claims.fill({ limit, ahead });

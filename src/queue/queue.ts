@@ -12,6 +12,7 @@ import type { Gate } from "./gate.ts";
 import { Gates, pauseOf } from "./gates.ts";
 import { GRACE, Leases } from "./leases.ts";
 import { Loop } from "./loop.ts";
+import type { Parts } from "./parts.ts";
 import { Pruner } from "./pruner.ts";
 import { RunningAttempts } from "./running-attempts.ts";
 import { Tries } from "./tries.ts";
@@ -28,14 +29,7 @@ type EventKey = Pick<NewEvent, "ref" | "eventId">;
 /** Handles the events of a store: in the loop, in drains, and inline. All of them claim by `Claims.fill`. */
 export class Queue<Tx> {
   readonly gates: Gates;
-  readonly #options: QueueOptions<Tx>;
-  readonly #unrecorded = new Unrecorded(() => this.#slotFreed());
-  readonly #floods: Floods;
-  readonly #fairness: Fairness;
-  readonly #changes = new ChangeSignal(() => this.#running.size);
-  readonly #running: RunningAttempts<Tx>;
-  readonly #claims: Claims<Tx>;
-  readonly #tries: Tries<Tx>;
+  readonly #parts: Parts<Tx>;
   readonly #loop: Loop<Tx>;
   readonly #pruner: Pruner<Tx>;
   #drains = 0;
@@ -45,29 +39,24 @@ export class Queue<Tx> {
 
   constructor(options: QueueOptions<Tx>) {
     const { store, logger, policy, hasAccounts } = options;
-    this.#options = options;
     this.gates = new Gates((gate, change, error) => this.#gateChanged(gate, change, error));
-    this.#floods = new Floods(logger);
-    this.#fairness = new Fairness(policy.concurrency, hasAccounts);
-    const shared = {
+    const unrecorded = new Unrecorded(() => this.#slotFreed());
+    const parts = {
+      ...options,
       gates: this.gates,
-      floods: this.#floods,
-      fairness: this.#fairness,
-      unrecorded: this.#unrecorded,
-      leases: new Leases(store, policy.leaseDuration, logger, () => this.#unrecorded.tryNow()),
-    };
-    this.#running = new RunningAttempts(options, {
-      ...shared,
-      onSettling: () => this.#slotFreed(),
-      onEnded: (end) => this.#ended(end),
-    });
-    this.#claims = new Claims(options, {
-      ...shared,
-      running: this.#running,
-      onFilled: () => this.#slotFreed(),
-    });
-    this.#tries = new Tries(options, { ...shared, claims: this.#claims });
-    this.#loop = new Loop(options, { claims: this.#claims, changes: this.#changes });
+      unrecorded,
+      floods: new Floods(logger),
+      fairness: new Fairness(policy.concurrency, hasAccounts),
+      leases: new Leases(store, policy.leaseDuration, logger, () => unrecorded.tryNow()),
+      changes: new ChangeSignal(() => this.#parts.running.size),
+      slotFreed: () => this.#slotFreed(),
+      attemptEnded: (end) => this.#ended(end),
+    } as { -readonly [Part in keyof Parts<Tx>]: Parts<Tx>[Part] };
+    parts.running = new RunningAttempts(parts);
+    parts.claims = new Claims(parts);
+    parts.tries = new Tries(parts);
+    this.#parts = parts;
+    this.#loop = new Loop(parts);
     this.#pruner = new Pruner(options);
   }
 
@@ -79,7 +68,7 @@ export class Queue<Tx> {
 
   /** The error of the store that keeps this process from recording results, or the loop from claiming. */
   get failure(): unknown {
-    return this.#unrecorded.failure ?? this.#loop.failure;
+    return this.#parts.unrecorded.failure ?? this.#loop.failure;
   }
 
   /** Why this process could not delete old events when it last tried. */
@@ -103,26 +92,26 @@ export class Queue<Tx> {
 
   /** Ends the pauses behind which nothing waits any more. @throws the error of the store */
   checkPauses(): Promise<void> {
-    return this.#tries.check();
+    return this.#parts.tries.check();
   }
 
   /** Starts the loop, which handles events as they become due. Does not keep the process alive. */
   start(): void {
     if (this.#closing || this.#loop.started) return;
-    this.#unsubscribe = this.#options.store.subscribe?.(() => {
+    this.#unsubscribe = this.#parts.store.subscribe?.(() => {
       this.#loop.wake();
-      this.#tries.lookAnew();
+      this.#parts.tries.lookAnew();
     });
     this.#unwatchClock = onClockMoved(() => this.#loop.wake());
     this.#pruner.start();
     this.#loop.start();
-    this.#tries.start();
+    this.#parts.tries.start();
   }
 
   /** Makes the loop look for due events, after this process has added one. */
   wake(event: EventKey): void {
-    this.#fairness.see(this.#options.laneOf(event).account, performance.now());
-    this.#tries.arrived(event);
+    this.#parts.fairness.see(this.#parts.laneOf(event).account, performance.now());
+    this.#parts.tries.arrived(event);
     // A store with `subscribe` has already woken the loop.
     if (!this.#unsubscribe) this.#loop.wake();
   }
@@ -137,15 +126,7 @@ export class Queue<Tx> {
     const stop = new Stop(options);
     this.#drains += 1;
     try {
-      const drain = new Drain(stop, {
-        gates: this.gates,
-        floods: this.#floods,
-        unrecorded: this.#unrecorded,
-        changes: this.#changes,
-        running: this.#running,
-        claims: this.#claims,
-        tries: this.#tries,
-      });
+      const drain = new Drain(stop, this.#parts);
       // The caller may be a request, and most events are those of others.
       return await detached(async () => {
         const result = await drain.run();
@@ -168,7 +149,7 @@ export class Queue<Tx> {
 
   async #runNow(key: EventKey, deadline: number): Promise<void> {
     const { eventId } = key;
-    const lane = this.#options.laneOf(key);
+    const lane = this.#parts.laneOf(key);
     while (!this.#closing && performance.now() < deadline) {
       const { attempt, wait } = await this.#startNow(eventId, lane);
       if (attempt) {
@@ -178,12 +159,12 @@ export class Queue<Tx> {
       }
       if (!this.gates.lets(lane, performance.now(), true)) return;
       if (wait !== undefined) {
-        await withTimeout(Math.min(wait, LOOK_AGAIN), this.#changes.next);
+        await withTimeout(Math.min(wait, LOOK_AGAIN), this.#parts.changes.next);
         continue;
       }
-      const event = await this.#options.store.get(eventId);
+      const event = await this.#parts.store.get(eventId);
       if (event?.state !== "pending" && event?.state !== "processing") return;
-      const before = this.#running.ofSameRecord(event);
+      const before = this.#parts.running.ofSameRecord(event);
       await (before
         ? withTimeout(LOOK_AGAIN, before.ended)
         : new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN)));
@@ -196,15 +177,15 @@ export class Queue<Tx> {
     lane: Lane,
   ): Promise<{ readonly attempt?: Attempt<Tx> | undefined; readonly wait?: number | undefined }> {
     const now = performance.now();
-    const running = this.#running.of(eventId);
+    const running = this.#parts.running.of(eventId);
     if (running || !this.gates.lets(lane, now, true)) return { attempt: running };
-    const { slots, wait = LOOK_AGAIN } = this.#claims.slotsAt(now);
+    const { slots, wait = LOOK_AGAIN } = this.#parts.claims.slotsAt(now);
     if (slots <= 0) return { wait };
-    const isLimited = this.#floods.isLimited(lane);
-    if (isLimited && this.#floods.take(lane, now) === undefined)
-      return { wait: this.#floods.waitAt(lane, now) };
-    const filled = await this.#claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true });
-    if (isLimited && filled.started.length === 0) this.#floods.giveBack(lane);
+    const isLimited = this.#parts.floods.isLimited(lane);
+    if (isLimited && this.#parts.floods.take(lane, now) === undefined)
+      return { wait: this.#parts.floods.waitAt(lane, now) };
+    const filled = await this.#parts.claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true });
+    if (isLimited && filled.started.length === 0) this.#parts.floods.giveBack(lane);
     return { attempt: filled.started[0] };
   }
 
@@ -216,18 +197,18 @@ export class Queue<Tx> {
 
   async #close(timeout: number): Promise<void> {
     this.#loop.stop();
-    this.#claims.close();
-    this.#tries.stop();
+    this.#parts.claims.close();
+    this.#parts.tries.stop();
     this.#unwatchClock?.();
-    this.#changes.tell();
-    const ends = this.#running.all.map(({ ended }) => ended);
+    this.#parts.changes.tell();
+    const ends = this.#parts.running.all.map(({ ended }) => ended);
     await Promise.all([
-      withTimeout(timeout, Promise.all([...ends, this.#claims.inFlight()])),
+      withTimeout(timeout, Promise.all([...ends, this.#parts.claims.inFlight()])),
       withTimeout(timeout, this.#pruner.close()),
     ]);
     const end = performance.now() + GRACE + LAST_GIVE_BACK;
-    await this.#running.end(LAST_GIVE_BACK);
-    await withTimeout(end - performance.now(), this.#claims.settled());
+    await this.#parts.running.end(LAST_GIVE_BACK);
+    await withTimeout(end - performance.now(), this.#parts.claims.settled());
     this.#unsubscribe?.();
   }
 
@@ -235,17 +216,17 @@ export class Queue<Tx> {
     const pause = pauseOf(gate);
     if (change === "open") {
       const { scope, account } = pause;
-      this.#options.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
+      this.#parts.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
       this.#mayBeDue();
-    } else this.#options.observe({ kind: "paused", ...pause, wait: gate.waitAt(performance.now()), error });
+    } else this.#parts.observe({ kind: "paused", ...pause, wait: gate.waitAt(performance.now()), error });
     this.#slotFreed();
   }
 
   /** Lets others begin: a slot is free, a claim has ended that had reserved slots, or other events may begin than before. */
   #slotFreed(): void {
-    this.#claims.startWaiting();
-    this.#changes.tell();
-    this.#tries.look();
+    this.#parts.claims.startWaiting();
+    this.#parts.changes.tell();
+    this.#parts.tries.look();
   }
 
   /**
@@ -254,13 +235,13 @@ export class Queue<Tx> {
    */
   #ended(end: AttemptEnd): void {
     if (this.#unsubscribe === undefined || end === "lost") this.#mayBeDue();
-    else this.#changes.looks += 1;
+    else this.#parts.changes.looks += 1;
     this.#slotFreed();
   }
 
   /** Makes the loop and the drains look for events: another event of a record may be due. */
   #mayBeDue(): void {
-    this.#changes.looks += 1;
+    this.#parts.changes.looks += 1;
     this.#loop.wake();
   }
 }

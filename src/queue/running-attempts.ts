@@ -1,12 +1,9 @@
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { Attempt, type AttemptEnd, type AttemptOptions } from "./attempt.ts";
-import type { Fairness } from "./fairness.ts";
-import type { Floods } from "./floods.ts";
-import type { Gates } from "./gates.ts";
-import { GRACE, type Leases } from "./leases.ts";
-import type { Unrecorded } from "./unrecorded.ts";
-import { type QueueOptions, recordOf } from "./work.ts";
+import { GRACE } from "./leases.ts";
+import type { Parts } from "./parts.ts";
+import { recordOf } from "./work.ts";
 
 /** How long the store may take to release a lease, ms. */
 export const GIVE_BACK = 5000;
@@ -17,21 +14,9 @@ export interface AttemptWatcher<Tx> {
   ended(attempt: Attempt<Tx>, end: AttemptEnd): void;
 }
 
-interface RunningAttemptsOptions<Tx> {
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly fairness: Fairness;
-  readonly unrecorded: Unrecorded;
-  readonly leases: Leases<Tx>;
-  /** Called when an attempt needs no slot any more, although it has not ended. */
-  readonly onSettling: () => void;
-  readonly onEnded: (end: AttemptEnd) => void;
-}
-
 /** The attempts that run in this process. */
 export class RunningAttempts<Tx> {
-  readonly #queue: QueueOptions<Tx>;
-  readonly #options: RunningAttemptsOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #all = new Set<Attempt<Tx>>();
   /** The attempts that only wait for the store to record their end. */
   readonly #settling = new Set<Attempt<Tx>>();
@@ -41,9 +26,8 @@ export class RunningAttempts<Tx> {
   /** How many times an attempt has given up its slot, since the process began. */
   freed = 0;
 
-  constructor(queue: QueueOptions<Tx>, options: RunningAttemptsOptions<Tx>) {
+  constructor(queue: Parts<Tx>) {
     this.#queue = queue;
-    this.#options = options;
   }
 
   get all(): readonly Attempt<Tx>[] {
@@ -59,7 +43,7 @@ export class RunningAttempts<Tx> {
     const { concurrency } = this.#queue.policy;
     // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
     // pile up if the store is slow. Results that the store has refused take no slot at all.
-    const most = concurrency + this.#options.unrecorded.size;
+    const most = concurrency + this.#queue.unrecorded.size;
     return concurrency + Math.min(this.#settling.size, most) - this.#all.size;
   }
 
@@ -74,14 +58,11 @@ export class RunningAttempts<Tx> {
 
   /** @param givesUp - whether the attempt parks its event without a read */
   start(claim: ClaimedEvent, leaseEndsAt: number, givesUp = false): Attempt<Tx> {
-    const { gates, floods, fairness, unrecorded, leases, onSettling } = this.#options;
+    const { fairness, leases } = this.#queue;
     const earlier = this.ofSameRecord(claim);
     const lane = this.#queue.laneOf(claim);
     fairness.take(lane.account);
     const options: AttemptOptions = {
-      gates,
-      floods,
-      unrecorded,
       lane,
       givesUp,
       leaseEndsAt,
@@ -92,7 +73,7 @@ export class RunningAttempts<Tx> {
         this.#settling.add(attempt);
         fairness.free(lane.account);
         this.freed += 1;
-        onSettling();
+        this.#queue.slotFreed();
       },
     };
     const begin = (): Attempt<Tx> => new Attempt(claim, this.#queue, options);
@@ -125,9 +106,9 @@ export class RunningAttempts<Tx> {
     this.#all.delete(attempt);
     if (!this.#settling.delete(attempt)) this.freed += 1;
     if (this.ofSameRecord(attempt.claim) === attempt) this.#byRecord.delete(recordOf(attempt.claim));
-    this.#options.leases.delete(attempt.lease);
+    this.#queue.leases.delete(attempt.lease);
     for (const watcher of this.#watchers) watcher.ended(attempt, end);
-    this.#options.onEnded(end);
+    this.#queue.attemptEnded(end);
   }
 
   /** Tells the watcher of the attempts that run, and of those to come. */

@@ -5,35 +5,31 @@ import { InvalidWriteError, StayhookError } from "../errors.ts";
 import { InterruptedError } from "../stores/call-errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import type { Lease } from "./leases.ts";
+import type { Parts } from "./parts.ts";
 import { type KeptResult, Unrecorded } from "./unrecorded.ts";
-import type { AttemptResult, QueueOptions } from "./work.ts";
+import type { AttemptResult } from "./work.ts";
 
 /** How long to wait for the answer of `settle` after another claim of the record, ms. */
 const OVERTAKEN = 1000;
 
 export type AttemptEnd = AttemptResult["outcome"];
 
-interface SettlingOptions {
-  readonly unrecorded: Unrecorded;
-  /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
-  readonly onSettling: () => void;
-}
-
 /** Records the end of one attempt. */
 export class Settling<Tx> {
-  readonly #queue: QueueOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #lease: Lease;
-  readonly #options: SettlingOptions;
+  readonly #onSettling: () => void;
   readonly #over = Promise.withResolvers<void>();
   #isOver = false;
   /** The result that the store did not record, if there is one. */
   #kept: KeptResult | undefined;
 
-  constructor(queue: QueueOptions<Tx>, lease: Lease, options: SettlingOptions) {
+  /** @param onSettling - called when the attempt needs no slot any more, because the store only has to record the end */
+  constructor(queue: Parts<Tx>, lease: Lease, onSettling: () => void) {
     this.#queue = queue;
     this.#lease = lease;
-    this.#options = options;
-    options.unrecorded.started();
+    this.#onSettling = onSettling;
+    queue.unrecorded.started();
   }
 
   /** Whether the attempt keeps a result that the store did not record. */
@@ -74,7 +70,7 @@ export class Settling<Tx> {
     writes?: GuardedWrites<Tx>,
     { lean }: { readonly lean?: Outcome<Tx> | undefined } = {},
   ): Promise<AttemptEnd | WriteFailure> {
-    const { unrecorded } = this.#options;
+    const { unrecorded } = this.#queue;
     const lease = this.#lease;
     lease.ending = true;
     try {
@@ -112,12 +108,12 @@ export class Settling<Tx> {
       const settling = this.#queue.store.settle(claim, outcome);
       // An attempt with functions for `event.atomically` keeps its slot: the functions are part of the work.
       // A failed attempt also keeps its slot: when an outage starts, no new attempt should take the slot at once.
-      if (outcome.state === "done" && !withWrites) this.#options.onSettling();
+      if (outcome.state === "done" && !withWrites) this.#onSettling();
       if (!(await this.#isSettled(settling, withWrites)))
         return this.#lease.claim === claim
           ? { end: this.lost() }
           : { error: new Error("the event was claimed anew") };
-      if (outcome.state !== "released") this.#options.unrecorded.recorded();
+      if (outcome.state !== "released") this.#queue.unrecorded.recorded();
       return { end: outcome.state };
     } catch (error) {
       return { error };
@@ -126,11 +122,11 @@ export class Settling<Tx> {
 
   /** Keeps the result of a callback. It needs no slot, because it must not hold up other events. */
   #keep(error: unknown): void {
-    const { unrecorded, onSettling } = this.#options;
+    const { unrecorded, logger } = this.#queue;
     const { eventId } = this.#lease.claim;
     this.#kept = unrecorded.keep(error, this.#kept);
-    onSettling();
-    this.#queue.logger.limited(
+    this.#onSettling();
+    logger.limited(
       "settle",
       "warn",
       `the store did not record the result of event ${eventId}. The handler keeps the result and tries again. Until the store records another result, the handler claims one event at a time`,

@@ -4,13 +4,13 @@
 import { ResettableTimer } from "../async.ts";
 import { detached } from "../async-context.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import type { Claimant, Claims, FillOptions } from "./claims.ts";
-import type { Floods } from "./floods.ts";
+import type { Claimant, FillOptions } from "./claims.ts";
 import type { Gate } from "./gate.ts";
 import type { Gates } from "./gates.ts";
 import { LimitedReads } from "./limited-reads.ts";
+import type { Parts } from "./parts.ts";
 import { Waiting } from "./waiting.ts";
-import { type Lane, laneKey, lanesOf, type QueueOptions } from "./work.ts";
+import { type Lane, laneKey, lanesOf } from "./work.ts";
 
 /** How often the queue looks at most for events that other processes have recorded, ms. One call serves all gates. */
 const POLL = 1000;
@@ -23,16 +23,9 @@ const CHOSEN = 3;
 /** The shortest wait after a look that found nothing, ms. */
 const AGAIN = 1000;
 
-interface TriesOptions<Tx> {
-  readonly gates: Gates;
-  readonly floods: Floods;
-  readonly claims: Claims<Tx>;
-}
-
 /** Looks after the shut gates and the limited lanes. Does nothing while all is well. */
 export class Tries<Tx> {
-  readonly #queue: QueueOptions<Tx>;
-  readonly #options: TriesOptions<Tx>;
+  readonly #queue: Parts<Tx>;
   readonly #waiting: Waiting<Tx>;
   readonly #limited: LimitedReads<Tx>;
   readonly #timer = new ResettableTimer(() => this.look());
@@ -51,11 +44,10 @@ export class Tries<Tx> {
   /** Whether another process may have recorded an event since the last poll. */
   #mayHaveArrived = true;
 
-  constructor(queue: QueueOptions<Tx>, options: TriesOptions<Tx>) {
+  constructor(queue: Parts<Tx>) {
     this.#queue = queue;
-    this.#options = options;
     this.#waiting = new Waiting(queue);
-    this.#limited = new LimitedReads(queue, options);
+    this.#limited = new LimitedReads(queue);
   }
 
   start(): void {
@@ -87,7 +79,7 @@ export class Tries<Tx> {
     this.#begin(performance.now(), claimant);
     await Promise.all(this.#running.values());
     const now = performance.now();
-    const { gates, floods } = this.#options;
+    const { gates, floods } = this.#queue;
     const open = floods.limited.filter((lane) => !gates.isShut(lane) && !this.#isQuiet(laneKey(lane), now));
     return open.length === 0 ? undefined : Math.min(...open.map((lane) => floods.waitAt(lane, now)));
   }
@@ -102,7 +94,7 @@ export class Tries<Tx> {
   /** Notes an event that has just arrived. It may be the try of its gates at once. */
   arrived(event: Pick<StoredEvent, "eventId" | "ref">): void {
     if (!this.#isNeeded) return;
-    const { gates } = this.#options;
+    const { gates } = this.#queue;
     const lane = this.#queue.laneOf(event);
     this.#quietUntil.delete(laneKey(lane));
     const [widest, ...others] = lane.kind === undefined ? [] : gates.shutOf(lane);
@@ -114,17 +106,17 @@ export class Tries<Tx> {
 
   /** Opens the shut gates behind which nothing waits. */
   async check(): Promise<void> {
-    await Promise.all(this.#options.gates.shut.map((gate) => this.#check(gate)));
+    await Promise.all(this.#queue.gates.shut.map((gate) => this.#check(gate)));
   }
 
   get #isNeeded(): boolean {
-    const { gates, floods } = this.#options;
+    const { gates, floods } = this.#queue;
     return gates.size > 0 || gates.isAllShut || floods.limited.length > 0;
   }
 
   /** @returns ms until something else may be due */
   #begin(now: number, claimant?: Claimant): number {
-    const { gates, floods } = this.#options;
+    const { gates, floods } = this.#queue;
     const { shut } = gates;
     const waits = [
       ...shut.map((gate) => this.#beginTry(gate, now, claimant)),
@@ -143,7 +135,7 @@ export class Tries<Tx> {
 
   /** Begins the reads of a limited lane that may begin. @returns ms until others may */
   #beginReads(lane: Lane, now: number, claimant: Claimant | undefined): number {
-    const { gates, floods, claims } = this.#options;
+    const { gates, floods, claims } = this.#queue;
     const key = laneKey(lane);
     const wait = Math.max(floods.waitAt(lane, now), (this.#quietUntil.get(key) ?? now) - now);
     if (wait > 0 || gates.isShut(lane) || claims.slotsAt(now).slots <= 0) return wait;
@@ -158,7 +150,7 @@ export class Tries<Tx> {
 
   /** Begins the try of a gate, if it is due. @returns ms until it may be due; 0 if only a change can make it due */
   #beginTry(gate: Gate, now: number, claimant: Claimant | undefined): number {
-    const { gates, claims } = this.#options;
+    const { gates, claims } = this.#queue;
     const key = keyOf(gate);
     const { fresh } = gate;
     if (gate.isTrying || this.#running.has(key) || claims.slotsAt(now).slots <= 0) return 0;
@@ -181,7 +173,7 @@ export class Tries<Tx> {
 
   /** Whether no other gate is in the way. A wider gate that is shut has a try of its own. */
   #mayTry(gate: Gate, now: number): boolean {
-    const { gates } = this.#options;
+    const { gates } = this.#queue;
     const isFree = (lane: Lane): boolean =>
       gates.lets(lane, now) && !gates.shutOf(lane).some((each) => this.#running.has(keyOf(each)));
     return this.#isOfAll(gate) || lanesOf(gate.lane).some(isFree);
@@ -194,7 +186,7 @@ export class Tries<Tx> {
 
   /** Claims the newest event that was never tried, else the one that is due first. */
   async #try(gate: Gate, claimant: Claimant | undefined): Promise<void> {
-    const { gates, claims } = this.#options;
+    const { gates, claims } = this.#queue;
     const { laneOf, beginningOf } = this.#queue;
     gate.quietUntil = performance.now() + AGAIN;
     const lets = (lane: Parameters<Gates["lets"]>[0]): boolean => gates.lets(lane, performance.now());
@@ -216,12 +208,12 @@ export class Tries<Tx> {
     gate.checkAt = performance.now() + CHECK;
     const dueIn = await this.#waiting.dueIn(gate);
     if (dueIn !== undefined) gate.quietUntil = performance.now() + Math.min(Math.max(dueIn, AGAIN), CHECK);
-    else if (gate.isShut && !gate.isTrying && gate.passes === 0) this.#options.gates.open(gate);
+    else if (gate.isShut && !gate.isTrying && gate.passes === 0) this.#queue.gates.open(gate);
   }
 
   /** Looks for events that other processes have recorded, and for those that read no record while everything is shut. */
   async #poll(): Promise<void> {
-    const { gates, claims } = this.#options;
+    const { gates, claims } = this.#queue;
     this.#pollAt = performance.now() + POLL;
     this.#mayHaveArrived = false;
     const since = this.#polledTo;
@@ -238,7 +230,7 @@ export class Tries<Tx> {
 
   /** Handles the events that read no record while everything is shut. The poll sees the newest of them earlier. */
   async #letPass(): Promise<void> {
-    const { gates, claims } = this.#options;
+    const { gates, claims } = this.#queue;
     this.#passAt = performance.now() + CHECK;
     for await (const { eventId } of this.#waiting.withoutRecord()) {
       if (!gates.isAllShut || claims.slotsAt(performance.now()).slots <= 0) return;
@@ -248,7 +240,7 @@ export class Tries<Tx> {
 
   /** Parks the events that have waited for `giveUpAfter`, one after the other. */
   async #giveUp(): Promise<void> {
-    const { gates, claims } = this.#options;
+    const { gates, claims } = this.#queue;
     const { giveUpAfter } = this.#queue.policy;
     this.#giveUpAt = performance.now() + GIVE_UP;
     if (!Number.isFinite(giveUpAfter)) return;

@@ -4,7 +4,6 @@ import type { Claimant } from "../../src/queue/claims.ts";
 import { Floods } from "../../src/queue/floods.ts";
 import { Gates } from "../../src/queue/gates.ts";
 import { LimitedReads } from "../../src/queue/limited-reads.ts";
-import type { QueueOptions } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { beginningOf, laneOf } from "../../src/webhooks/refs.ts";
 import { advance, counted, eventOf, HOUR, idsOf, SECOND, useFakeTime } from "./support.ts";
@@ -32,15 +31,11 @@ function limitedOf({ slots = () => 10 as number } = {}) {
     }
     return { claimed: got.length, next: undefined, started: started as never };
   };
-  const claims: ConstructorParameters<typeof LimitedReads<never>>[1]["claims"] = {
+  const claims: ConstructorParameters<typeof LimitedReads<never>>[0]["claims"] = {
     slotsAt: () => ({ slots: slots(), wait: undefined, isTrial: false }),
     fill,
   };
-  const reads = new LimitedReads<never>({ store, laneOf, beginningOf } as QueueOptions<never>, {
-    gates,
-    floods,
-    claims,
-  });
+  const reads = new LimitedReads<never>({ store, laneOf, beginningOf, gates, floods, claims });
   /** Adds an event of the account; the record is that of its id, unless one is given. */
   const add = async (id: string, record = `booking:${id}`, dueIn = 0): Promise<void> => {
     await own.add(eventOf(`a/${id}`, record.includes("/") ? record : `a/${record}`), { dueIn });
