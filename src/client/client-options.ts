@@ -229,47 +229,39 @@ const clientSchema = () =>
     telemetry: option<Observers>(problemWithTelemetry).optional(),
   });
 
-/**
- * Makes the issue of an option that may also come from an environment variable.
- *
- * @param given - the options, or `{}`
- */
-function issueOf(option: "baseUrl" | "accessToken", given: object, problem: string, variable: string): Issue {
-  if (!(option in given)) return { path: [option], message: `${problem}. Or set ${variable}` };
-  // A misspelt environment variable must not become the default, which may belong to another account.
-  if (isUndefined(given, option))
-    return { path: [option], message: `${problem}, not undefined. ${leaveOut(variable)}` };
-  const isEmpty = (given as Readonly<Record<string, unknown>>)[option] === "";
-  return { path: [option], message: isEmpty ? `${problem} ${IS_UNSET}` : problem };
+/** The environment variables that are the defaults of options. */
+const variables = { baseUrl: "STAYHOOK_BASE_URL", accessToken: "STAYHOOK_ACCESS_TOKEN" } as const;
+type Variable = keyof typeof variables;
+
+/** Reads an option, or its variable if the option is left out. */
+function read(given: Readonly<Record<string, unknown>>, option: Variable): unknown {
+  return option in given ? given[option] : environmentVariable(variables[option]);
 }
 
-const leaveOut = (variable: string) =>
-  `Is the name of your environment variable right? To use ${variable}, leave the option out`;
-
-const isUndefined = (given: object, option: string) =>
-  option in given && (given as Readonly<Record<string, unknown>>)[option] === undefined;
+/** Returns the issue of such an option, with the way out. */
+function issuesOf(given: Readonly<Record<string, unknown>>, option: Variable, problem?: string): Issue[] {
+  if (problem === undefined) return [];
+  const variable = variables[option];
+  const issue = (wayOut: string): Issue[] => [{ path: [option], message: problem + wayOut }];
+  if (!(option in given)) return issue(`. Or set ${variable}`);
+  // A misspelt environment variable must not become the default, which may belong to another account.
+  if (given[option] === undefined)
+    return issue(
+      `, not undefined. Is the name of your environment variable right? To use ${variable}, leave the option out`,
+    );
+  return issue(given[option] === "" ? ` ${IS_UNSET}` : "");
+}
 
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing>(options: ClientOptions<B, L>) {
-  const own: ClientOptions<B, L> = Object(options);
-  // Only an option that is left out has its default in the environment.
-  const orVariable = <T>(option: "baseUrl" | "accessToken", value: T, variable: string) =>
-    option in own ? value : environmentVariable(variable);
-  const baseUrl = orVariable("baseUrl", own.baseUrl, "STAYHOOK_BASE_URL");
-  const accessToken = orVariable("accessToken", own.accessToken, "STAYHOOK_ACCESS_TOKEN");
-  const url = checkBaseUrl(baseUrl, own.allowInsecureHttp === true);
+  const own: Readonly<Record<string, unknown>> = Object(options);
+  const accessToken = read(own, "accessToken");
+  const url = checkBaseUrl(read(own, "baseUrl"), own.allowInsecureHttp === true);
   const problem = typeof accessToken === "function" ? undefined : problemWithToken(accessToken);
-  const before: Issue[] = [];
-  if (typeof url === "string") before.push(issueOf("baseUrl", own, url, "STAYHOOK_BASE_URL"));
-  if (problem !== undefined)
-    before.push(
-      issueOf(
-        "accessToken",
-        own,
-        problem.replace("a string", "a string or a function"),
-        "STAYHOOK_ACCESS_TOKEN",
-      ),
-    );
+  const before = [
+    ...issuesOf(own, "baseUrl", typeof url === "string" ? url : undefined),
+    ...issuesOf(own, "accessToken", problem?.replace("a string", "a string or a function")),
+  ];
   const checked = check(clientSchema, options ?? {}, { before });
   const log = new Log(checked.logger);
   const given = { ...checked, baseUrl: url as URL, accessToken: accessToken as AccessToken };
