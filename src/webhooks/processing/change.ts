@@ -30,14 +30,25 @@ export async function handleFound<Tx>(
   }
 }
 
-/** Since when a booking is a request by its events whose callback has failed so far, and which have left no snapshot. */
-async function failedRequest<Tx>({ options, claim }: RecordWork<Tx>): Promise<number | undefined> {
-  const filter = { ref: claim.ref!, state: "retrying", type: "booking.Request", limit: 100 } as const;
-  const failed = (await options.store?.list(filter)) ?? [];
-  return failed.reduce<number | undefined>(
-    (known, event) => requestedAtOf({ ...event, receivedAt: event.receivedAt.getTime() }, known),
-    undefined,
+/**
+ * Since when a booking is a request by its other events: those whose callback has failed, and have left no snapshot, and
+ * those that an older version handled, which did not keep the time. An event of another status ends the search, because
+ * the request before it was another one.
+ */
+async function toldBefore<Tx>({ options, claim }: RecordWork<Tx>): Promise<number | undefined> {
+  const events = (await options.store?.list({ ref: claim.ref!, limit: 100 })) ?? [];
+  const isNew = claim.previous !== undefined && claim.previous.status !== "Request";
+  const ofOther = events.findIndex(
+    ({ type, state, source }) =>
+      source !== "timer" && type !== null && (type !== "booking.Request" || (isNew && state === "done")),
   );
+  return events
+    .slice(0, ofOther === -1 ? events.length : ofOther)
+    .filter(({ type }) => type === "booking.Request")
+    .reduce<number | undefined>(
+      (known, event) => requestedAtOf({ ...event, receivedAt: event.receivedAt.getTime() }, known),
+      undefined,
+    );
 }
 
 /**
@@ -61,7 +72,7 @@ export async function handleLook<Tx>(
   const requestedBefore = before?.status === "Request" ? knownStayOf(before).requestedAt : undefined;
   const requestedAt =
     type === "booking.Request"
-      ? requestedAtOf(claim, requestedBefore ?? (await failedRequest(work)))
+      ? requestedAtOf(claim, requestedBefore ?? (await toldBefore(work)))
       : undefined;
   const called = runs
     ? await runCallback(options, claim, context, {

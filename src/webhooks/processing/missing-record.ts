@@ -91,8 +91,7 @@ async function handleRefused<Tx>(missing: Missing<Tx>): Promise<Done<Tx> | Faile
   const { goneWitness, limits, refusals } = queued;
   context.answered();
   const { lasted, events } = await refusals.noted(claim.ref!, claim.claimedAt);
-  const isLast = isLastAttempt(claim.attempts, failure, limits);
-  const isOver = isLast && lasted >= limits.giveUpAfter;
+  const isOver = lasted >= limits.giveUpAfter;
   if (isOver && (await goneWitness.isOtherFound(claim.ref!, context.signal)))
     return await handleGone(missing);
   return { ...counted(failure), events };

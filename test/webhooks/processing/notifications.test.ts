@@ -80,6 +80,58 @@ describe("decideBy of a request that stays one", () => {
     expect(deadlines).toEqual([1, 2, 3].map(() => new Date("2026-05-02T10:00:00Z")));
   });
 
+  test("counts from its first notification, although that one is parked", async () => {
+    let fails = true;
+    const deadlines: Date[] = [];
+    const { deliver } = collecting({
+      maxAttempts: 1,
+      on: {
+        "booking.Request": ({ decideBy }) => {
+          deadlines.push(decideBy);
+          if (fails) throw new Error("not yet");
+        },
+      },
+    });
+    await deliver({ timestamp: "2026-05-01T10:00:00Z" });
+    await deliver({ timestamp: "2026-05-01T11:00:00Z" });
+    fails = false;
+    await deliver({ timestamp: "2026-05-01T11:30:00Z" });
+    expect(deadlines).toEqual([1, 2, 3].map(() => new Date("2026-05-02T10:00:00Z")));
+  });
+
+  test("does not count from the notification of an earlier request whose callback still fails", async () => {
+    const deadlines: Date[] = [];
+    const { deliver, platform } = collecting({
+      backoff: () => 24 * HOUR,
+      on: {
+        "booking.Request": ({ decideBy }) => {
+          deadlines.push(decideBy);
+          throw new Error("never");
+        },
+      },
+    });
+    await deliver({ timestamp: "2026-05-01T10:00:00Z" });
+    platform.booking("A1", "Confirmed");
+    await deliver({ timestamp: "2026-05-01T10:30:00Z" });
+    platform.booking("A1", "Request");
+    await deliver({ timestamp: "2026-05-01T11:00:00Z" });
+    expect(deadlines.at(-1)).toEqual(new Date("2026-05-02T11:00:00Z"));
+  });
+
+  test("counts from an event that 1.1 handled, whose snapshot does not tell the time", async () => {
+    const earlier = collecting();
+    await earlier.deliver({ timestamp: "2026-05-01T10:00:00Z" });
+    const store = memoryStore();
+    const known = await Array.fromAsync(earlier.store.snapshots());
+    await store.restore({
+      events: await earlier.store.list({ limit: 10 }),
+      snapshots: known.map((each) => ({ ...each, snapshot: { ...each.snapshot, known: undefined } })),
+    });
+    const { deliver } = collecting({ store });
+    const { event } = await deliver({ timestamp: "2026-05-01T11:00:00Z" });
+    expect(event).toMatchObject({ decideBy: new Date("2026-05-02T10:00:00Z") });
+  });
+
   const at = (hours: number) => new Date(NOW.getTime() + hours * HOUR);
   /** A request, whose timer fires an hour before its deadline. */
   function asked() {

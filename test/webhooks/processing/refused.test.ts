@@ -97,6 +97,21 @@ test("passes of the reconciler suffice, however often they run", async () => {
   expect(await reconciler.run()).toMatchObject({ failed: 0, changed: 0 });
 });
 
+test.each(["a notification", "the scheduled read", "a pass"])("%s decides at its first read", async (by) => {
+  const { platform, notify, gone, webhooks, store } = await hostOf(2);
+  platform.answer("A1", denied);
+  await notify("A1");
+  await advance(3 * DAY - MINUTE);
+  expect(gone()).toEqual([]);
+  if (by !== "the scheduled read") {
+    await store.discard({ state: "scheduled" });
+    await advance(MINUTE);
+    if (by === "a pass") await createReconciler(webhooks).run();
+    else await notify("A1");
+  } else await advance(MINUTE);
+  expect(gone()).toEqual(["booking:A1"]);
+});
+
 test("a refusal that ends begins anew the next time", async () => {
   const { platform, gone, notify } = await hostOf(2);
   platform.answer("A1", denied);
