@@ -146,7 +146,7 @@ export interface SqlDialect {
   ofAccount?(range: string): string;
   /**
    * A query for the texts of a JSON array, which is its parameter, such as `SELECT value FROM json_each(?)`. A claim with
-   * `except` or `only` uses it. Default: each text is a parameter of its own, which are thousands.
+   * `except` or `only` uses it. Default: each text is a parameter of its own, so a claim may have thousands.
    */
   readonly jsonTexts?: string | undefined;
   /** A query for the number of events in each state. Its columns are `state` and `events`. Default: `count(*)`. */
