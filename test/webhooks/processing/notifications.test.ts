@@ -122,11 +122,11 @@ describe("decideBy of a request that stays one", () => {
     const earlier = collecting();
     await earlier.deliver({ timestamp: "2026-05-01T10:00:00Z" });
     const store = memoryStore();
-    const known = await Array.fromAsync(earlier.store.snapshots());
-    await store.restore({
-      events: await earlier.store.list({ limit: 10 }),
-      snapshots: known.map((each) => ({ ...each, snapshot: { ...each.snapshot, known: undefined } })),
-    });
+    const events = await earlier.store.list({ limit: 10 });
+    for await (const each of earlier.store.snapshots()) {
+      const snapshot = { ...each.snapshot, known: undefined };
+      await store.restore({ events, snapshots: [{ ...each, snapshot }] });
+    }
     const { deliver } = collecting({ store });
     const { event } = await deliver({ timestamp: "2026-05-01T11:00:00Z" });
     expect(event).toMatchObject({ decideBy: new Date("2026-05-02T10:00:00Z") });
