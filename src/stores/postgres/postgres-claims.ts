@@ -1,6 +1,7 @@
 // The claims of PostgreSQL: which records a claim leases, and where its search begins.
 
 import { lostHistory } from "../outcomes.ts";
+import { ClaimStart } from "../sql/claim-start.ts";
 import type { SqlRow, SqlSteps } from "../sql/driver.ts";
 import { type Condition, searchingFor } from "../sql/sql-beginnings.ts";
 import {
@@ -21,20 +22,13 @@ import { postgresDialect } from "./postgres-dialect.ts";
 import { prepared, type Row } from "./postgres-driver.ts";
 import { type HotStatements, restrictedLease, type Statement } from "./postgres-statements.ts";
 
-/** The time between two claims that search all due records, ms. Other claims begin at the due time that was last taken. */
-const THOROUGH = 2000;
-/** How far below the due time that was last taken a claim begins, ms. An `add` may commit later than another one. */
-const MARGIN = 1000;
-
 /** The steps of claims, for the tables of a schema. */
 export class PostgresClaims {
   readonly #hot: HotStatements;
   readonly #schema: string;
-  /** Claims begin their search at this due time, if they have the same `except` as the one that set it. */
-  #since = { dueAt: 0, except: "" };
+  readonly #start = new ClaimStart();
   /** The statements of claims with `except` or `only`, by their condition. */
   readonly #leases = new Map<string, Statement>();
-  #thoroughAt = Number.NEGATIVE_INFINITY;
 
   constructor(hot: HotStatements, schema: string) {
     this.#hot = hot;
@@ -76,18 +70,21 @@ export class PostgresClaims {
   *#lease(call: ClaimCall, since: number): SqlSteps<readonly Row[]> {
     const { token, leaseDuration, eventId } = call;
     const limit = limitOf(call.limit);
-    const condition = yield* searchingFor(postgresDialect, call);
+    const { except } = call;
+    const condition = yield* searchingFor(postgresDialect, call, except === undefined ? 0 : since);
     const { params } = condition;
     const sql = this.#leaseOf(eventId === undefined ? "lease" : "leaseOf", condition);
     const lease = (which: unknown) => prepared(sql, token, limit, leaseDuration, which, ...params);
     if (eventId !== undefined) return yield* lease(Buffer.from(toId(eventId)));
-    let rows = yield* lease(since);
-    if (since > 0 && rows[0]!.ref === null) rows = yield* lease(0);
+    let rows = yield* lease(except === undefined ? since : 0);
+    if (since > 0 && except === undefined && rows[0]!.ref === null) rows = yield* lease(0);
     if (call.only !== undefined) return rows;
-    // Only a claim that took all it could may begin at a later due time the next time.
-    const isFull = rows.length === limit && rows[0]!.ref !== null;
-    const dueAt = isFull ? Math.max(...rows.map((row) => number(row.due_at))) - MARGIN : 0;
-    this.#since = { dueAt, except: nameOf(call) };
+    const { now, ref, next_due_at: next } = rows[0]!;
+    if (rows.length === limit && ref !== null)
+      this.#start.note(call, Math.max(...rows.map((row) => number(row.due_at))));
+    // A record that somebody else has locked is due before now.
+    else if (except !== undefined) this.#start.note(call, Math.min(number(now), number(next ?? now)));
+    else this.#start.forget();
     return rows;
   }
 
@@ -105,11 +102,7 @@ export class PostgresClaims {
    * `except` leaves out, until the beginnings change.
    */
   since(call: ClaimCall): number {
-    if (call.only !== undefined) return 0;
-    const now = performance.now();
-    if (now - this.#thoroughAt < THOROUGH) return this.#since.except === nameOf(call) ? this.#since.dueAt : 0;
-    this.#thoroughAt = now;
-    return 0;
+    return this.#start.of(call);
   }
 
   /** Gives the events of ended leases their `lost` entry. `records` are leased again. */
@@ -142,9 +135,4 @@ export class PostgresClaims {
     );
     yield* prepared(this.#hot.drop, refs);
   }
-}
-
-/** Returns a text that tells one list of excluded beginnings from another one. */
-function nameOf({ except }: ClaimCall): string {
-  return except === undefined ? "" : JSON.stringify(except);
 }

@@ -152,17 +152,26 @@ export function* nextDueAt(
 export function* noneDue(
   operation: Operation,
   call: ClaimCall,
+  from: number,
 ): SqlSteps<Timed<ClaimResult | undefined> & { readonly since: number }> {
   const { sql, now } = operation;
-  const condition = yield* searchingFor(operation.dialect, call);
+  const condition = yield* searchingFor(operation.dialect, call, from);
   const query = condition.and === "" ? sql.due : search(operation, "firstFree", condition);
   const [first] = yield* select(query, now, now, ...condition.params);
   if (first !== undefined) return { now, result: undefined, since: number(first.found) };
   return { now, result: { claimed: [], nextDueAt: yield* nextDueAt(operation, call, condition) }, since: 0 };
 }
 
-/** @param since - the due time at which a claim with `except` or `only` begins to look */
-export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): SqlSteps<Timed<ClaimResult>> {
+/**
+ * @param since - the due time at which a claim with `except` or `only` begins to look
+ * @param from - the due time at which the search for the next due event begins
+ */
+export function* claimEvents(
+  operation: Operation,
+  call: ClaimCall,
+  since = 0,
+  from = 0,
+): SqlSteps<Timed<ClaimResult>> {
   const { now } = operation;
   const claimed: Claimed[] = [];
   if (call.eventId !== undefined) {
@@ -170,7 +179,7 @@ export function* claimEvents(operation: Operation, call: ClaimCall, since = 0): 
     return { now, result: { claimed: only === undefined ? [] : [only] } };
   }
   const limit = limitOf(call.limit);
-  const condition = yield* searchingFor(operation.dialect, call);
+  const condition = yield* searchingFor(operation.dialect, call, from);
   const claimable = search(operation, "claimable", condition);
   const params = condition.and === "" ? [] : [...condition.params, since];
   for (let isLast = false; !isLast && claimed.length < limit; ) {

@@ -15,6 +15,7 @@ import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../store-
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, ClaimResult, RecordPage, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
+import { ClaimStart } from "./claim-start.ts";
 import {
   type SqlDialect,
   type SqlDriver,
@@ -113,6 +114,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   protected readonly writing: Slots;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
+  readonly #start = new ClaimStart();
 
   constructor(
     driver: SqlDriver,
@@ -135,12 +137,14 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const { now, result, since } = await this.read((operation) => noneDue(operation, call));
+    const from = call.except === undefined ? 0 : this.#start.of(call);
+    const { now, result, since } = await this.read((operation) => noneDue(operation, call, from));
+    this.#start.note(call, result === undefined ? since : now);
     if (result !== undefined) return { now, result };
     const steps = function* (untimed: Untimed) {
       // The database's time is a moment old, so that the leases end no later than the caller expects.
       const time = untimed.dialect.clock === undefined ? Date.now() : now;
-      const timed = yield* claimEvents({ ...untimed, now: time }, call, since);
+      const timed = yield* claimEvents({ ...untimed, now: time }, call, since, from);
       call.claimed = timed.result.claimed;
       return timed;
     };
@@ -193,7 +197,9 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected override withRecords<T>(scope: SqlScope, rule: (tables: MemoryTables) => T): Promise<T> {
-    return this.writeUntimed(scope.failing, (untimed) => withRecords(untimed, scope, rule));
+    const writing = this.writeUntimed(scope.failing, (untimed) => withRecords(untimed, scope, rule));
+    // A restored event may be due before all others.
+    return writing.finally(() => this.#start.forget());
   }
 
   protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
