@@ -1,8 +1,8 @@
 // Gives what an app for one account has stored to an account, for an app that begins to serve many.
 
 import { accountOf, inAccount, splitKey } from "../account.ts";
-import { eachEvent } from "../console/event-pages.ts";
 import { StayhookError } from "../errors.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";

@@ -1,7 +1,7 @@
 // The short ids that a table on a terminal shows, and the events that they mean.
 
 import { inAccount, splitKey } from "../account.ts";
-import { eachEvent } from "../console/event-pages.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { storedId } from "../webhooks/own-ids.ts";

@@ -1,8 +1,9 @@
 // Follows a store: yields the events that arrive, and the events whose state changes.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { eachEvent, lastAttempt, readEvents } from "../console/event-pages.ts";
+import { lastAttempt, readEvents } from "../console/event-pages.ts";
 import { errorText } from "../error-text.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";

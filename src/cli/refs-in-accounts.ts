@@ -1,8 +1,8 @@
 // Finds the records that a ref without an account means in a store with accounts.
 
 import { inAccount, splitKey } from "../account.ts";
-import { eachEvent } from "../console/event-pages.ts";
 import { inEachCase, knownOf } from "../console/find-refs.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { UsageError } from "./command.ts";

@@ -1,28 +1,9 @@
+import { eachEvent, PAGE } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 
 type Store = Pick<EventStore<unknown>, "list" | "counts">;
-
-/** The number of events that one call of the store lists. */
-const PAGE = 1000;
-
-/**
- * All events that match, the newest first.
- *
- * @param options - how many events one call lists, and the id of the event behind which the list begins
- */
-export async function* eachEvent(
-  store: Pick<Store, "list">,
-  filter: EventFilter,
-  { page = PAGE, after }: { readonly page?: number; readonly after?: string | undefined } = {},
-): AsyncGenerator<StoredEvent> {
-  do {
-    const found = await store.list({ ...filter, after, limit: page });
-    yield* found;
-    after = found.length < page ? undefined : found.at(-1)?.eventId;
-  } while (after !== undefined);
-}
 
 /** How many calls of the store run at once. */
 const AT_ONCE = 20;

@@ -1,9 +1,9 @@
 // The line of a page that says what came of the last replay.
 
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import { eachEvent } from "./event-pages.ts";
 import { eventsOf, withoutFlash } from "./flash.ts";
 import { randomHex } from "./form-guard.ts";
 import { type Html, html } from "./html.ts";

@@ -1,10 +1,10 @@
 // The events that a page is about: the filter of the store, and what the page asks of each event itself.
 
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { causeOf } from "./cause-key.ts";
-import { eachEvent } from "./event-pages.ts";
 
 export interface Selection {
   readonly filter: EventFilter;

@@ -2,6 +2,7 @@
 
 import { accountOf } from "../account.ts";
 import type { Log } from "../logger.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
 
 /** What `webhooks.ready()` found in a handler with `accountFrom`. */
@@ -39,12 +40,11 @@ async function countIn(
   state: (typeof STATES)[number],
 ): Promise<number> {
   let count = 0;
-  let after: string | undefined;
-  for (let seen = 0; seen < MOST; seen += PAGE) {
-    const page = await store.list({ state, limit: PAGE, after });
-    count += page.filter((event) => accountOf(event) === undefined).length;
-    if (page.length < PAGE) break;
-    after = page.at(-1)!.eventId;
+  let seen = 0;
+  for await (const event of eachEvent(store, { state }, { page: PAGE })) {
+    if (accountOf(event) === undefined) count += 1;
+    seen += 1;
+    if (seen === MOST) break;
   }
   return count;
 }

@@ -3,6 +3,7 @@
 import { now } from "../clock.ts";
 import { describeKind, InvalidArgumentError } from "../errors.ts";
 import { nearest } from "../option-names.ts";
+import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import { MAX_DELAY } from "../stores/outcomes.ts";
 import type { NewEvent, StoredEvent } from "../stores/stored-event.ts";
@@ -20,8 +21,6 @@ export interface FiredTimer {
 const NAME = /^[a-z0-9-]{1,64}$/;
 /** What {@link NAME} allows, in words. */
 export const NAME_RULE = "lower-case letters, digits and hyphens, 64 characters at most";
-/** The number of timers that one call of the store lists. */
-const PAGE = 500;
 
 /** Returns the key of a timer's callback in `on`, such as `booking.timer.door-code`. */
 export function timerKey(kind: Subject["kind"], name: string): string {
@@ -122,11 +121,8 @@ export async function timersOf(
   ref: string,
 ): Promise<StoredEvent[]> {
   const timers: StoredEvent[] = [];
-  for (;;) {
-    const page = await store.list({ ref, source: "timer", limit: PAGE, after: timers.at(-1)?.eventId });
-    timers.push(...page);
-    if (page.length < PAGE) return timers;
-  }
+  for await (const timer of eachEvent(store, { ref, source: "timer" })) timers.push(timer);
+  return timers;
 }
 
 /** Returns the id of a timer's row. It stands for the last time that was set. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { countEvents, eachEvent } from "../../../console/event-pages.ts";
+import { countEvents } from "../../../console/event-pages.ts";
 import { type Counted, MOST_FOLLOWED, ReplayOutcome } from "../../../console/replay-outcome.ts";
 import {
   areTimers,
@@ -8,6 +8,7 @@ import {
   runNowWords,
   scheduledWords,
 } from "../../../console/scheduled-words.ts";
+import { eachEvent } from "../../../stores/each-event.ts";
 import type { EventFilter } from "../../../stores/event-filter.ts";
 import { type Change, choosableStates } from "../../../stores/event-states.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
