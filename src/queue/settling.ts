@@ -78,7 +78,7 @@ export class Settling<Tx> {
         const tried = await this.#trySettle(outcome, writes !== undefined);
         if (!("error" in tried)) return tried.end;
         let { error } = tried;
-        const failure = writes?.failureIn(error);
+        const failure = writes?.failureIn(error, unrecorded.isAtFault(this.#kept));
         if (failure) return failure;
         if (lean && tries > 0 && !(error instanceof NoAnswer)) {
           const again = await this.#trySettle(lean, writes !== undefined);
@@ -211,9 +211,10 @@ export class GuardedWrites<Tx> {
   /**
    * Returns the failure of a function that the user passed to `event.atomically`; `undefined` if the store failed. If
    * the function failed, the store rejects with the function's error. If the connection was lost, the store rejects with
-   * an error of its own. That may be an outage once. Twice in a row, the functions end the connection.
+   * an error of its own. That may be an outage once. Twice in a row, the functions end the connection. If the store records
+   * other results meanwhile, the functions have left the transaction unusable, for example by `SET LOCAL ROLE`.
    */
-  failureIn(rejection: unknown): WriteFailure | undefined {
+  failureIn(rejection: unknown, isAtFault: boolean): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };
     if (this.#failure && Object.is(this.#failure.error, rejection)) return this.#failure;
     // In a try that finds no connection, no function begins.
@@ -224,7 +225,7 @@ export class GuardedWrites<Tx> {
       !(rejection instanceof StayhookError);
     this.#interruptions = isInterrupted ? this.#interruptions + 1 : 0;
     this.#began = false;
-    return this.#interruptions > 1 ? (this.#failure ?? { error: rejection }) : undefined;
+    return this.#interruptions > 1 || isAtFault ? (this.#failure ?? { error: rejection }) : undefined;
   }
 
   /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */

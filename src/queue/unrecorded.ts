@@ -76,6 +76,11 @@ export class Unrecorded {
     return result;
   }
 
+  /** Whether the store has recorded another result since it did not record this one. */
+  isAtFault(result: KeptResult | undefined): boolean {
+    return result !== undefined && !this.#suspects.has(result);
+  }
+
   /** Forgets a result that is recorded, or that another process replaces. */
   forget(result: KeptResult | undefined): void {
     if (result === undefined) return;

@@ -316,6 +316,26 @@ test("a failure of the store with writes is never the callback's", async () => {
   expect(await store.get("a")).toMatchObject({ state: "processing", attempts: 1, history: [] });
 });
 
+test("writes whose result alone is refused count as failed, and the others' results are recorded", async () => {
+  const { store, add } = await startedQueue(["bad"], {
+    alter: {
+      settle: first(async (_claim, outcome) => {
+        if (!("writes" in outcome) || !outcome.writes) return;
+        for (const write of outcome.writes) await write(undefined as never);
+        throw new StayhookError("permission denied for schema stayhook");
+      }),
+    },
+    maxAttempts: 1,
+    work: ({ eventId }) => (eventId === "bad" ? { ...done, writes: [() => {}] } : done) as never,
+  });
+  await advance(MINUTE);
+  expect(await store.get("bad")).toMatchObject({ state: "processing", history: [] });
+  await add("good");
+  await advance(MINUTE);
+  expect(await store.get("good")).toMatchObject({ state: "done" });
+  expect(await store.get("bad")).toMatchObject({ state: "parked", reason: "callback" });
+});
+
 test("a drain that stops keeps the results, and the next one does not run their callbacks again", async () => {
   down.on = true;
   const { queue, add, ran, stateOf } = queueOf({ alter: { settle: whileDown, renew: whileDown } });

@@ -144,3 +144,36 @@ describeEvery(
     );
   },
 );
+
+describeEvery(
+  ({ name }) => name === "PostgreSQL",
+  (kind) => {
+    test("a write that leaves a role without rights fails the attempt, as soon as the store takes another result", async () => {
+      const store = opened(await kind.create()) as EventStore;
+      const write = (tx: unknown) => kind.write!(tx, "SET LOCAL ROLE pg_monitor");
+      const { queue, add } = queueOf({
+        store,
+        maxAttempts: 2,
+        backoff: () => 200,
+        work: ({ eventId }) => (eventId === "bad" ? { ...done, writes: [write] } : done) as never,
+      });
+      onTestFinished(() => queue.close(0));
+      await add("bad");
+      queue.start();
+      let others = 0;
+      await vi.waitFor(
+        async () => {
+          others += 1;
+          await add(`other ${others}`);
+          queue.wake(eventOf("any"));
+          expect(await store.get("bad")).toMatchObject({ state: "parked" });
+        },
+        { timeout: 40 * SECOND, interval: 500 },
+      );
+      const history = [{ outcome: "retrying" }, { outcome: "parked" }];
+      expect(await store.get("bad")).toMatchObject({ reason: "callback", attempts: 2, history });
+      expect((await store.get("bad"))!.history[1]!.error).toContain("permission denied");
+      await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: others }), 20 * SECOND);
+    });
+  },
+);
