@@ -6,7 +6,7 @@ import { knownType } from "../../../webhooks/timer-rules.ts";
 import type { Subcommand } from "../../command.ts";
 import { findEvent } from "../../event-ids.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
-import { plural } from "../../output.ts";
+import { ago, plural } from "../../output.ts";
 
 export const show: Subcommand = {
   name: "show",
@@ -64,7 +64,11 @@ const foldedLinesOf = (event: StoredEvent): Line[] =>
 type Line = readonly [name: string, text: unknown];
 
 function lineOf(event: StoredEvent, step: Step): Line | undefined {
-  const due = (at: Date | null) => (at === null ? "now" : `${at.toISOString()}, ${describeWait(at)}`);
+  const due = (at: Date | null) => {
+    if (at === null) return "now";
+    const isOver = at.getTime() <= Date.now();
+    return `${at.toISOString()}, ${isOver ? "as soon as a process of the app is free" : ago(at)}`;
+  };
   switch (step.step) {
     case "received":
       return ["received", `${step.at.toISOString()} by ${event.source}`];
@@ -98,13 +102,4 @@ function describeAttempt(entry: StoredEvent["history"][number], took = `${entry.
 function inOneLine(error: string): string {
   const { text, frames } = splitFrames(error);
   return [text, ...frames].join(" ");
-}
-
-function describeWait(until: Date): string {
-  const seconds = Math.ceil((until.getTime() - Date.now()) / 1000);
-  if (seconds <= 0) return "as soon as a process of the app is free";
-  if (seconds < 120) return `in ${seconds} s`;
-  const hours = seconds / 3600;
-  if (hours < 3) return `in ${Math.round(seconds / 60)} min`;
-  return hours < 72 ? `in ${Math.round(hours)} h` : `in ${Math.round(hours / 24)} days`;
 }
