@@ -66,7 +66,8 @@ export class LimitedReads<Tx> {
         continue;
       }
       // A drain holds the claims of events that it knows, so that the next claim gets others.
-      for (let claimed = 1; claimed > 0; claimed = claimant ? claimed : 0) {
+      // After its end it gives them back, and the next claim would get them again.
+      for (let claimed = 1; claimed > 0; claimed = claimant && !claimant.isOver ? claimed : 0) {
         const filled = await this.#queue.claims.fill({ ...common, only });
         if (filled.started.length > 0) return true;
         claimed = filled.claimed;

@@ -204,8 +204,8 @@ export class Tries<Tx> {
   }
 
   async #check(gate: Gate): Promise<void> {
-    if (!gate.isShut || gate.isTrying || gate.passes > 0) return;
     gate.checkAt = performance.now() + CHECK;
+    if (!gate.isShut || gate.isTrying || gate.passes > 0) return;
     const dueIn = await this.#waiting.dueIn(gate);
     if (dueIn !== undefined) gate.quietUntil = performance.now() + Math.min(Math.max(dueIn, AGAIN), CHECK);
     else if (gate.isShut && !gate.isTrying && gate.passes === 0) this.#queue.gates.open(gate);

@@ -14,7 +14,7 @@ const lane = { account: "a", kind: "bookings" } as const;
 const failed = { state: "retrying", entry: { duration: 1 } } as const;
 
 /** Makes a limited lane of the bookings of account a. Its claims end at once, and `begun` has the ids of their events. */
-function limitedOf({ slots = () => 10 as number } = {}) {
+function limitedOf({ slots = () => 10 as number, gives = "begun" as "begun" | "back" } = {}) {
   const calls = { list: 0, snapshotOf: 0 };
   const own = memoryStore();
   const store = counted(own, calls);
@@ -24,7 +24,13 @@ function limitedOf({ slots = () => 10 as number } = {}) {
   const begun: string[] = [];
   const fill = async ({ eventId, only, limit, claimant }: Parameters<typeof claims.fill>[0]) => {
     const got = await own.claim({ limit, eventId, only, leaseDuration: HOUR });
-    const started = got.filter((claim) => !claimant?.knows(claim.eventId));
+    const started = gives === "back" ? [] : got.filter((claim) => !claimant?.knows(claim.eventId));
+    if (gives === "back")
+      for (const claim of got) {
+        begun.push(claim.eventId);
+        if (begun.length > 100) throw new Error("the same event is claimed again and again");
+        await own.settle(claim, { state: "released" });
+      }
     for (const claim of started) {
       begun.push(claim.eventId.replace("a/", ""));
       await own.settle(claim, { state: "done", type: "x", entry: { duration: 1 } });
@@ -65,6 +71,7 @@ function limitedOf({ slots = () => 10 as number } = {}) {
     learn,
     fail,
     play,
+    reads,
     read: () => reads.read(lane, undefined),
   };
 }
@@ -91,6 +98,16 @@ describe("the events of a limited lane", () => {
     await advance(SECOND);
     await play(4);
     expect(begun).toEqual(order);
+  });
+
+  test("are not claimed again and again for a drain that is over, and gives each one back", async () => {
+    const { add, begun, reads, floods } = limitedOf({ gives: "back" });
+    await add("U1");
+    const claimant: Claimant = { isOver: true, knows: () => false, held: [] };
+    await advance(SECOND);
+    await reads.read(lane, claimant);
+    expect(begun.length).toBeLessThanOrEqual(8);
+    expect(floods.waitAt(lane, performance.now())).toBe(0);
   });
 
   test.each([

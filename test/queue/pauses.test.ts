@@ -291,6 +291,20 @@ describe("a gate lives only while something waits behind it", () => {
     await expectOver(app);
   });
 
+  test("and a pass of the reconciler that waits for long does not keep the event loop busy", async () => {
+    const app = await refusedApp({}, limited);
+    const pass = app.queue.gates.whileWaiting({ account: "a", kind: "listings" }, () => sleep(2 * MINUTE));
+    const now = performance.now.bind(performance);
+    // A loop that never waits would hang this test.
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+      if (clock.mock.calls.length > 10_000) throw new Error("the event loop is busy");
+      return now();
+    });
+    await advance(2 * MINUTE);
+    await pass;
+    expect(clock.mock.calls.length).toBeLessThan(1000);
+  });
+
   test("and a pass of the reconciler that waits keeps it", async () => {
     const app = await refusedApp();
     const pass = app.queue.gates.whileWaiting({ account: "a", kind: "listings" }, () => sleep(10 * MINUTE));

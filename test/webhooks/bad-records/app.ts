@@ -85,10 +85,10 @@ export function appOf(
     ...options,
   } as WebhookHandlerOptions);
   webhooks.start();
-  /** Delivers a notification of a booking, or of a listing if the id has digits alone. */
+  /** Delivers a notification of a booking, of a listing if the id has digits alone, or of no record if it is empty. */
   const deliver = async (id: string, account = "") => {
     const isListing = /^\d+$/.test(id);
-    const fields = isListing ? { listingId: Number(id) } : { bookingCode: id };
+    const fields = id === "" ? {} : isListing ? { listingId: Number(id) } : { bookingCode: id };
     const notification = notificationOf(fields);
     sent.set(notification.eventId, { id, at: now() });
     const body = JSON.stringify(notification);
@@ -117,6 +117,7 @@ export function appOf(
 /** Returns the platform's JSON of a record, or of the list of listings. */
 function bodyOf(path: string, id: string): unknown {
   const listing = (listingId: number) => ({ listingId, status: "Published" });
+  if (id === "config") return { isActive: true, endpoints: {} };
   if (id === "listings") return [100, 101].map(listing);
   return path.includes("listings")
     ? listing(Number(id))

@@ -144,6 +144,18 @@ export const faults: Readonly<Record<string, Fault>> = {
     });
     return undefined;
   },
+  "events without a record": async (world, random) => {
+    await world.arrive(1 + random.below(4), () => "");
+    return undefined;
+  },
+  "a drain": (world) => {
+    world.drain();
+    return undefined;
+  },
+  "a pass of the reconciler": (world) => {
+    world.reconcile();
+    return undefined;
+  },
   "a burst": async (world, random) => {
     await world.arrive(20 + random.below(30));
     return undefined;

@@ -1,5 +1,6 @@
 // Two processes on one store, and a platform whose faults a test begins and ends.
 
+import { createReconciler } from "stayhook/reconcile";
 import type { EventStore } from "stayhook/store";
 import { vi } from "vitest";
 import { inAccount, splitKey } from "../../../src/account.ts";
@@ -93,6 +94,9 @@ export class World {
     const on = {
       booking: callback,
       listing: callback,
+      unknown: async () => {
+        for (const act of this.callbacks) await act();
+      },
       "booking.gone": gone,
       "listing.gone": gone,
       "booking.timer.later": () => {},
@@ -180,6 +184,21 @@ export class World {
     return `NEW${this.#bookings}`;
   }
 
+  /** Handles the due events in a process at random, beside its loop. */
+  drain(): void {
+    const draining = this.random.pick(this.#alive).app.webhooks.drain({ timeout: 20 * SECOND });
+    draining.catch(() => {});
+  }
+
+  /** Reads all known records in a process at random. */
+  reconcile(): void {
+    const { webhooks } = this.random.pick(this.#alive).app;
+    const accounts = this.accounts.filter((account) => account !== undefined);
+    const of = accounts.length > 0 ? { accounts: () => accounts } : {};
+    const running = createReconciler(webhooks, { rate: 10_000, ...of }).run();
+    running.catch(() => {});
+  }
+
   /** Ends a process at random without a word. Another one must be left, or begin. */
   kill(): void {
     const process = this.random.pick(this.#alive);
@@ -220,9 +239,9 @@ export class World {
   /** Whether an event may have ended otherwise, or may still wait: the platform refused or did not find its record five times. */
   #mayBe({ ref, state, reason, attempts, source, timestamp }: StoredEvent): boolean {
     const hasJustFired = source === "timer" && Date.parse(timestamp) > Date.now() - SECOND;
-    if (ref!.includes("FORGED") || hasJustFired) return true;
-    if (state !== "parked" || attempts < 5) return false;
-    const { account, rest } = splitKey(ref!);
+    if (ref?.includes("FORGED") || hasJustFired) return true;
+    if (ref === null || state !== "parked" || attempts < 5) return false;
+    const { account, rest } = splitKey(ref);
     const isKnown = !rest.includes("NEW") && !this.#erased.has(account);
     return reason === "denied" || (reason === "not-found" && !isKnown);
   }
