@@ -87,6 +87,8 @@ export class MysqlDriver implements SqlDriver {
   readonly #waiting: Slots;
   /** The connections of the user's pool that have the settings of {@link PoolCheck}. */
   readonly #prepared = new WeakSet<object>();
+  /** The connections that functions of the user, which failed, may have changed, for example by `USE`. */
+  readonly #spoiled = new WeakSet<object>();
   /** How many connections have died. The network has probably dropped the connections that are older than the last death. */
   #deaths = 0;
   /** The value of `#deaths` when a connection was first lent. */
@@ -173,8 +175,8 @@ export class MysqlDriver implements SqlDriver {
       isUsable = true;
       return result;
     } catch (error) {
-      isUsable = !isLost(error);
-      if (isUsable || error instanceof InvalidWriteError) throw error;
+      isUsable = !this.#spoiled.has(connection) && !isLost(error);
+      if (!isLost(error) || error instanceof InvalidWriteError) throw error;
       this.#deaths += 1;
       throw new Died(error);
     } finally {
@@ -203,6 +205,7 @@ export class MysqlDriver implements SqlDriver {
       await session.query("COMMIT");
       return result;
     } catch (error) {
+      if (hasWrites && !isConflict(causeOf(error))) this.#spoiled.add(session.connection);
       if (error instanceof InvalidWriteError || (!hasWrites && isLost(error))) throw error;
       // Only an answer to the rollback shows that the connection lives.
       await session.query("ROLLBACK").catch(() => {
