@@ -44,8 +44,9 @@ beforeAll(async () => {
           {
             name: "circular",
             from: {},
-            // Circles of types count, too, because a reader has to read all files of a circle at once.
-            to: { circular: true },
+            // Circles of types count, too, because a reader has to read all files of a circle at once. The parts of a queue
+            // ask each other, so that the one file that lists them is left out.
+            to: { circular: true, viaOnly: { pathNot: "^src/queue/parts\\.ts$" } },
           },
         ],
       },
