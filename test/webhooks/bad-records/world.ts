@@ -36,6 +36,7 @@ type App = ReturnType<typeof appOf>;
 interface Process {
   readonly app: App;
   isDead: boolean;
+  isInDoubt: boolean;
   /** When it told a pause, on the monotonic clock. */
   pausedAt: number;
 }
@@ -79,7 +80,12 @@ export class World {
 
   /** Starts a process. */
   start(): void {
-    const process: Process = { app: this.#appOf(() => process), isDead: false, pausedAt: 0 };
+    const process: Process = {
+      app: this.#appOf(() => process),
+      isDead: false,
+      isInDoubt: false,
+      pausedAt: 0,
+    };
     this.#processes.push(process);
   }
 
@@ -262,11 +268,15 @@ export class World {
     const since = this.now();
     for (const process of this.#alive) {
       const { state, pausedAccounts, pauseReason } = await process.app.webhooks.health();
-      if (state !== "running" || pausedAccounts?.count)
+      const reasons = [pauseReason, ...(pausedAccounts?.first.map(({ reason }) => reason) ?? [])];
+      // In doubt about all records, a process waits for an answer of its own. The other one may read all forged ones first.
+      process.isInDoubt = reasons.some((reason) => reason?.includes("may hide every"));
+      if (!process.isInDoubt && (state !== "running" || pausedAccounts?.count))
         wrong.push(`health: ${state} ${pauseReason} ${JSON.stringify(pausedAccounts)}`);
     }
     await advance(MINUTE);
-    for (const { pausedAt } of this.#alive) if (pausedAt > since) wrong.push("paused afterwards");
+    for (const { pausedAt, isInDoubt } of this.#alive)
+      if (pausedAt > since && !isInDoubt) wrong.push("paused afterwards");
     return wrong;
   }
 }
