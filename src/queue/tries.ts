@@ -79,9 +79,12 @@ export class Tries<Tx> {
     this.#begin(performance.now(), claimant);
     await Promise.all(this.#running.values());
     const now = performance.now();
-    const { gates, floods } = this.#queue;
+    const { gates, floods, claims } = this.#queue;
     const open = floods.limited.filter((lane) => !gates.isShut(lane) && !this.#isQuiet(laneKey(lane), now));
-    return open.length === 0 ? undefined : Math.min(...open.map((lane) => floods.waitAt(lane, now)));
+    if (open.length === 0) return undefined;
+    // Without a free slot, the drain waits for a change. A wait of 0 ms would keep it busy until there is one.
+    if (claims.slotsAt(now).slots <= 0) return Number.POSITIVE_INFINITY;
+    return now < this.#failedUntil ? AGAIN : Math.min(...open.map((lane) => floods.waitAt(lane, now)));
   }
 
   /** Lets limited lanes look at once, because another process may have made an event due, or a drain begins. */

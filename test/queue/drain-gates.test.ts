@@ -1,7 +1,20 @@
 // Drains and inline handling at shut gates and limited lanes, with and without accounts.
 import { beforeEach, describe, expect, test, vi } from "vitest";
 import { type Answer, appOf } from "./lanes.support.ts";
-import { advance, eventOf, idsOf, MINUTE, SECOND, useFakeTime, watch } from "./support.ts";
+import {
+  advance,
+  done,
+  eventOf,
+  gate,
+  HOUR,
+  idsOf,
+  MINUTE,
+  queueOf,
+  refused,
+  SECOND,
+  useFakeTime,
+  watch,
+} from "./support.ts";
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 // The waits of gates vary by a tenth.
@@ -122,4 +135,37 @@ describe("among refused records", () => {
     expect([app.reads.length, running.settled]).toEqual([11, true]);
     expect((await app.store.get(`${prefix}genuine`))?.state).toBe("done");
   });
+});
+
+test("a drain does not keep the event loop busy while slow callbacks have all slots, and a limited read is due", async () => {
+  const held = gate();
+  const { queue, add, store, stateOf } = queueOf({
+    concurrency: 2,
+    backoff: () => HOUR,
+    work: async ({ ref }, { answered }) => {
+      if (ref !== null) return refused;
+      answered();
+      await held.opened;
+      return done;
+    },
+  });
+  await add(...idsOf(12));
+  void queue.drain({});
+  await advance(5 * SECOND);
+  for (const id of ["slow 1", "slow 2"]) await store.add(eventOf(id, null));
+  const now = performance.now.bind(performance);
+  // A loop that never waits would hang this test.
+  const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+    if (clock.mock.calls.length > 10_000) throw new Error("the event loop is busy");
+    return now();
+  });
+  const draining = watch(queue.drain({}).catch((error: Error) => error.message));
+  await advance(1);
+  await add("waits");
+  queue.wake(eventOf("waits"));
+  await advance(10 * SECOND);
+  expect(clock.mock.calls.length).toBeLessThan(1000);
+  held.open();
+  await advance(SECOND);
+  expect([draining.result, await stateOf("waits")]).toEqual([{ done: 2, failed: 1 }, "retrying"]);
 });
