@@ -1,7 +1,7 @@
 // The claims of PostgreSQL: which records a claim leases, and where its search begins.
 
 import { lostHistory } from "../outcomes.ts";
-import { ClaimStart } from "../sql/claim-start.ts";
+import type { ClaimStart } from "../sql/claim-start.ts";
 import type { SqlRow, SqlSteps } from "../sql/driver.ts";
 import { type Condition, searchingFor } from "../sql/sql-beginnings.ts";
 import {
@@ -26,13 +26,18 @@ import { type HotStatements, restrictedLease, type Statement } from "./postgres-
 export class PostgresClaims {
   readonly #hot: HotStatements;
   readonly #schema: string;
-  readonly #start = new ClaimStart();
+  /**
+   * Where a claim begins. It skips the entries of records that were taken before, because PostgreSQL keeps these dead
+   * entries in the index while any client has a long transaction. It also skips the records that `except` leaves out.
+   */
+  readonly #start: ClaimStart;
   /** The statements of claims with `except` or `only`, by their condition. */
   readonly #leases = new Map<string, Statement>();
 
-  constructor(hot: HotStatements, schema: string) {
+  constructor(hot: HotStatements, schema: string, start: ClaimStart) {
     this.#hot = hot;
     this.#schema = schema;
+    this.#start = start;
   }
 
   /** @param leased - gets the records that the claim leases */
@@ -94,15 +99,6 @@ export class PostgresClaims {
     const sql = this.#leases.get(key) ?? restrictedLease(this.#schema, name, condition);
     this.#leases.set(key, sql);
     return sql;
-  }
-
-  /**
-   * Returns the due time at which a claim begins. It skips the entries of records that were taken before, because
-   * PostgreSQL keeps these dead entries in the index while any client has a long transaction. It also skips the records that
-   * `except` leaves out, until the beginnings change.
-   */
-  since(call: ClaimCall): number {
-    return this.#start.of(call);
   }
 
   /** Gives the events of ended leases their `lost` entry. `records` are leased again. */

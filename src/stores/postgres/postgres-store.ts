@@ -87,7 +87,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     this.#driver = driver;
     this.#options = options;
     this.#hot = hotStatements(options.schema);
-    this.#claims = new PostgresClaims(this.#hot, options.schema);
+    this.#claims = new PostgresClaims(this.#hot, options.schema, this.start);
     this.#waiting = createSlots(options.writesAtOnce);
   }
 
@@ -213,7 +213,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
    */
   protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
-    const since = this.#claims.since(call);
+    const since = this.start.of(call);
     try {
       return await this.#driver.transaction(() => this.#claims.claim(call, since), failing.claim, WITHIN);
     } catch (error) {

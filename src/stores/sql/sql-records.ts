@@ -48,6 +48,11 @@ export function* nowOf({ dialect }: Untimed): SqlSteps<number> {
   return clock === undefined ? Date.now() : number((yield* select(clock))[0]!.now);
 }
 
+/** Runs steps that use the database's time. */
+export function* timed<T>(untimed: Untimed, steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
+  return yield* steps({ ...untimed, now: yield* nowOf(untimed) });
+}
+
 /** Locks the rows of records in one order, and returns them. Makes the rows that are not there. */
 export function* lockOrInsertAll({ sql }: Untimed, refs: readonly string[]): SqlSteps<SqlRow[]> {
   const found = new Map<string, SqlRow>();

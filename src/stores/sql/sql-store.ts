@@ -46,7 +46,7 @@ import {
   renew,
   settle,
 } from "./sql-queue.ts";
-import { nowOf, type Operation, type Untimed } from "./sql-records.ts";
+import { type Operation, timed, type Untimed } from "./sql-records.ts";
 import {
   fromText,
   number,
@@ -114,7 +114,8 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   protected readonly writing: Slots;
   protected readonly sql: Statements;
   readonly #timers: TimersSeen = { doneAt: 0, seq: 0 };
-  readonly #start = new ClaimStart();
+  /** Where claims begin to look. */
+  protected readonly start = new ClaimStart();
 
   constructor(
     driver: SqlDriver,
@@ -137,9 +138,9 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     // If no record is due, do not claim: the locks of a claim would delay other processes.
-    const from = call.except === undefined ? 0 : this.#start.of(call);
+    const from = call.except === undefined ? 0 : this.start.of(call);
     const { now, result, since } = await this.read((operation) => noneDue(operation, call, from));
-    this.#start.note(call, result === undefined ? since : now);
+    this.start.note(call, result === undefined ? since : now);
     if (result !== undefined) return { now, result };
     const steps = function* (untimed: Untimed) {
       // The database's time is a moment old, so that the leases end no later than the caller expects.
@@ -199,7 +200,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   protected override withRecords<T>(scope: SqlScope, rule: (tables: MemoryTables) => T): Promise<T> {
     const writing = this.writeUntimed(scope.failing, (untimed) => withRecords(untimed, scope, rule));
     // A restored event may be due before all others.
-    return writing.finally(() => this.#start.forget());
+    return writing.finally(() => this.start.forget());
   }
 
   protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
@@ -364,13 +365,12 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   /** Runs steps in one transaction. The steps may run again, for example after a deadlock. */
-  protected async write<T>(
+  protected write<T>(
     failing: string,
     steps: (operation: Operation) => SqlSteps<T>,
     options?: TransactionOptions,
   ): Promise<T> {
-    await this.ready();
-    return this.driver.transaction(() => this.#steps(steps), failing, options);
+    return this.writeUntimed(failing, (untimed) => timed(untimed, steps), options);
   }
 
   /** Runs steps that find out the time by themselves in one transaction. */
@@ -386,16 +386,10 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   /** Runs steps that only read. */
   protected async read<T>(steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    if (this.driver.read === undefined) return this.write(failing.read, steps);
     await this.ready();
-    const { driver } = this;
-    return driver.read === undefined
-      ? driver.transaction(() => this.#steps(steps), failing.read)
-      : driver.read(() => this.#steps(steps), failing.read);
-  }
-
-  *#steps<T>(steps: (operation: Operation) => SqlSteps<T>): SqlSteps<T> {
     const { dialect, sql } = this;
-    return yield* steps({ sql, dialect, now: yield* nowOf({ sql, dialect }) });
+    return this.driver.read(() => timed({ sql, dialect }, steps), failing.read);
   }
 
   /** Creates or upgrades the tables at the first call. */

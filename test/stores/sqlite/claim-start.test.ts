@@ -1,7 +1,7 @@
 // Claims with the same `except` begin where the last one found nothing to take. They must miss no record.
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
-import { eventOf, storedEvent } from "../event.ts";
+import { eventOf } from "../event.ts";
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ["Date"] });
@@ -36,17 +36,4 @@ test("a record whose lease ends is found, although the search begins behind its 
   expect(nextDue).toBe(LEASE / 2);
   pass(LEASE / 2);
   expect(await claim()).toEqual(["in/booking:B"]);
-});
-
-test("a restored event is found, although it is due before all others", async () => {
-  await using store = sqliteStore(":memory:");
-  const claim = () => store.claim({ limit: 5, leaseDuration: LEASE, except: ["out/"] });
-  await store.add(eventOf("out/booking:A"));
-  pass(LEASE);
-  expect(await claim()).toEqual([]);
-  expect(await claim()).toEqual([]);
-  const old = new Date(Date.now() - LEASE);
-  const event = storedEvent({ ref: "in/booking:B", receivedAt: old, dueAt: old });
-  await store.restore!({ events: [event], snapshots: [] });
-  expect(await claim()).toMatchObject([{ ref: "in/booking:B" }]);
 });
