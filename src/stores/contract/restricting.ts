@@ -180,6 +180,26 @@ export const picking: Cases = {
       { only: ["a17/booking:A"], except: ["a17/"] },
     ]),
 
+  "`onNextDue` tells of the records of `only` alone": async ({ add, claim, store }) => {
+    await add("a17/booking:A", {}, { dueIn: 2 * LONG });
+    await add("b2/booking:A", {}, { dueIn: LONG });
+    await add("b2/booking:B");
+    for (const [only, least] of [
+      [["a17/"], LONG + 1],
+      [["c3/"], undefined],
+    ] as const) {
+      const told: (number | undefined)[] = [];
+      equal(
+        "claim() of records that are not due",
+        await claim({ only, onNextDue: (ms) => told.push(ms) }),
+        [],
+      );
+      for (const ms of [...told, await store.nextDue({ only })])
+        if (least === undefined) equal("the next due time without such records", ms, undefined);
+        else between("the next due time", ms, least, 2 * LONG);
+    }
+  },
+
   "of the records of `only`, the one that is due longest is claimed first": async ({
     add,
     claimOne,

@@ -178,6 +178,16 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
     }),
     fails: "except: `onNextDue` and `nextDue` leave out the records of `except`",
   },
+  "tells the next due time of records that are not in `only`": {
+    wrap: (store) => ({
+      async claim({ onNextDue, ...options }) {
+        const claims = await store.claim(options);
+        onNextDue?.(await store.nextDue({ except: options.except }));
+        return claims;
+      },
+    }),
+    fails: "only: `onNextDue` tells of the records of `only` alone",
+  },
   "ignores `except` of a claim by id": {
     wrap: (store) => ({
       claim: ({ except, ...options }) =>
