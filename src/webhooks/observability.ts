@@ -90,8 +90,12 @@ export function observerOf(
   };
 }
 
-/** Adds the account of the event or record that an observation is about. */
+/**
+ * Adds the account of the event or record that an observation is about. A pause says itself whose it is: if everything
+ * pauses, the record whose read decided that belongs to one account, but the pause does not.
+ */
 function withAccount(event: Observation): Observation {
+  if (event.kind === "paused") return event;
   const { eventId = "", ref = null, account } = event as Partial<ReceivedObservation>;
   const known = account ?? accountOf({ ref, eventId });
   return known === undefined ? event : ({ ...event, account: known } as Observation);
