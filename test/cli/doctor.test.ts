@@ -217,6 +217,11 @@ test.each<[string, () => Promise<string>, Record<string, string>]>([
     { "refuses a wrong secret": "warned", "refuses a malformed body": "passed" },
   ],
   [
+    "has a guard in front that forbids another path",
+    answering((url) => (url === "/hooks/s3cret" ? 400 : 403)),
+    { "refuses a wrong secret": "warned", "refuses a malformed body": "passed" },
+  ],
+  [
     "accepts a malformed body",
     answering(() => 200),
     { "refuses a wrong secret": "failed", "refuses a malformed body": "failed" },

@@ -57,6 +57,26 @@ describe("ensure", () => {
     ]);
   });
 
+  it("warns of a URL of another host that it replaces, without the secret of either URL", async () => {
+    const lines: string[] = [];
+    const log = (...parts: unknown[]) => void lines.push(parts.map(String).join(" "));
+    let stored = JSON.stringify({
+      isActive: true,
+      endpoints: { bookings: "https://old.example/in?key=0ld-s3cret" },
+    });
+    const server = await platform(({ method, body }) => {
+      if (method === "GET") return { text: stored };
+      stored = body;
+      return { status: 204 };
+    });
+    const client = clientOf(server, { logger: { debug: log, info: log, warn: log, error: log } });
+    await client.webhookConfig.ensure({ endpoints: { bookings: "https://new.example/in?key=n3w-s3cret" } });
+    expect(lines.join()).toMatch(
+      /replaced the URLs of another host: bookings: https:\/\/old\.example\/.* by https:\/\/new\.example\//,
+    );
+    expect(lines.join()).not.toContain("s3cret");
+  });
+
   it("throws the error of a lost write that was not done", async () => {
     const server = await platform(({ method }) => (method === "GET" ? { json: { data: null } } : dropped));
     const ensured = clientOf(server, { maxRetries: 0 }).webhookConfig.ensure(input);

@@ -499,7 +499,7 @@ describe("writes that go with the end of an event", () => {
 
   test.each<{
     name: string;
-    tries: readonly ("lost" | "no connection" | "locked" | "works")[];
+    tries: readonly ("lost" | "no connection" | "refused by its driver" | "locked" | "works")[];
     failed: boolean;
   }>([
     { name: "loses its connection once", tries: ["lost", "works"], failed: false },
@@ -507,6 +507,11 @@ describe("writes that go with the end of an event", () => {
     {
       name: "loses its connection, and meets a lock",
       tries: ["lost", "locked", "lost", "works"],
+      failed: false,
+    },
+    {
+      name: "loses its connection, and then finds none, in the words of a driver",
+      tries: ["lost", "refused by its driver", "refused by its driver", "works"],
       failed: false,
     },
     { name: "loses its connection twice in a row", tries: ["lost", "lost"], failed: true },
@@ -525,6 +530,7 @@ describe("writes that go with the end of an event", () => {
         settle: first(async (_claim, outcome) => {
           now = left.shift();
           if (now === "no connection") throw new StayhookError("connect ECONNREFUSED");
+          if (now === "refused by its driver") throw new Error("connect ECONNREFUSED");
           await runWrites(outcome).catch((cause) => {
             throw new StayhookError("the connection to the database was lost", { cause });
           });

@@ -67,6 +67,20 @@ describe("in the background", () => {
     expect(new Set(seen.values())).toEqual(new Set([undefined]));
   });
 
+  test("a notification that is the try of a pause at once does not see its request", async () => {
+    const { notify, seen, platform, webhooks, kinds } = noting();
+    for (const user of users.slice(0, 5)) platform.answer(user, { status: 503 });
+    for (const user of users.slice(0, 5)) await notify(user);
+    await vi.waitFor(() => expect(kinds()).toContain("paused"));
+    // A failed try was due after 1 s, and the next one is due after 2 s more.
+    await vi.waitFor(() => expect(kinds().filter((kind) => kind === "paused").length).toBe(2), 5000);
+    await sleep(1100);
+    await notify("late");
+    await vi.waitFor(() => expect(seen.has("late")).toBe(true));
+    expect(seen.get("late")).toBe(undefined);
+    await webhooks.close({ timeout: 0 });
+  });
+
   test("no callback of a retry, a timer or a second look sees a request", async () => {
     const seen: (readonly [kind: string, user: string | undefined])[] = [];
     const { deliver, platform, webhooks } = handlerOf({

@@ -134,6 +134,12 @@ describe("health", () => {
       state: "running",
       retentionError: { message: "DELETE refused" },
     });
+    const counts = vi.spyOn(store, "counts").mockRejectedValue(new Error("the store is down"));
+    expect(await webhooks.health()).toMatchObject({
+      state: "unavailable",
+      retentionError: { message: "DELETE refused" },
+    });
+    counts.mockRestore();
     const lines = logger.lines.filter((line) => String(line).includes("could not delete old events"));
     expect(lines.length).toBeGreaterThan(50);
     expect(lines.length).toBeLessThanOrEqual(61);

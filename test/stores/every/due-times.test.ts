@@ -1,6 +1,6 @@
 // A timer is due at its time, however long the call that records it takes.
 
-import { expect, test, vi } from "vitest";
+import { expect, onTestFinished, test, vi } from "vitest";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, opened } from "./stores.ts";
 
@@ -52,6 +52,17 @@ describeEvery(
       const moved = { ...first!, timestamp: later.toISOString() };
       expect(await store.add(moved, { dueAt: later, replace: "moved" })).toBe("added");
       expect(await store.get(first!.eventId)).toMatchObject({ dueAt: later });
+    });
+
+    test("a time by the clock of a process that is five minutes ahead of the store's server", async () => {
+      vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + HOUR / 12 });
+      onTestFinished(() => void vi.useRealTimers());
+      const store = opened(await kind.create());
+      const at = new Date(Date.now() + HOUR);
+      await store.add(timer("booking:A", at), { dueAt: at });
+      const dueIn = await store.nextDue();
+      expect(dueIn).toBeGreaterThan(HOUR - 20_000);
+      expect(dueIn).toBeLessThan(HOUR + 1000);
     });
 
     test("a time that has passed is now", async () => {
