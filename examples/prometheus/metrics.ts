@@ -90,9 +90,11 @@ export function createGauges(registry: Registry, webhooks: Pick<WebhookHandler, 
   return async function setGauges(): Promise<void> {
     const health = await webhooks.health();
     available.set(health.state === "unavailable" ? 0 : 1);
+    // A store that is unavailable may still tell these, and then an alert on parked events goes on.
+    for (const [state, count] of Object.entries(health.counts ?? {})) events.set({ state }, count);
+    if (health.state !== "unavailable" || health.oldestWaitingAge !== undefined)
+      oldest.set((health.oldestWaitingAge ?? 0) / 1000);
     if (health.state === "unavailable") return;
-    for (const [state, count] of Object.entries(health.counts)) events.set({ state }, count);
-    oldest.set((health.oldestWaitingAge ?? 0) / 1000);
     paused.set(health.state === "paused" ? 1 : 0);
     accounts.set(health.pausedAccounts?.count ?? 0);
     if (health.lastReceivedAt) received.set(health.lastReceivedAt.getTime() / 1000);

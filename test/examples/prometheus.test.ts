@@ -86,9 +86,13 @@ test("observations become counters and histograms, health becomes gauges, and no
   for (const kind of ["missed", "drift", "silent"]) expect(value("alarms_total", { kind })).toBe(1);
   expect(text).not.toMatch(/HX3K9|7c1f0d7e/);
 
-  health.mockResolvedValueOnce({ state: "unavailable", error } as never);
+  const counts = { parked: 7 };
+  health.mockResolvedValueOnce({ state: "unavailable", error, counts, oldestWaitingAge: 43_000 } as never);
   await setGauges();
-  expect(sumOf(samplesOf(await registry.metrics()), "stayhook_store_available")).toBe(0);
+  const later = samplesOf(await registry.metrics());
+  expect(sumOf(later, "stayhook_store_available")).toBe(0);
+  expect(sumOf(later, "stayhook_events", { state: "parked" })).toBe(7);
+  expect(sumOf(later, "stayhook_oldest_waiting_seconds")).toBe(43);
 });
 
 test("each alert asks for metrics, labels and values that there are", async () => {
