@@ -1,7 +1,8 @@
 // A known record that the platform refuses for good, because its listing was handed over to another account.
 import { type BookingEvent, stayChange, type WebhookEvent } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { memoryStore } from "../../../src/stores/memory/index.ts";
 import { type Answer, advance, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
@@ -60,6 +61,18 @@ test.each(answers)("%s for giveUpAfter is gone, once, and what comes back is new
   expect(gone()).toHaveLength(1);
   await advance(2 * DAY);
   expect(gone()).toHaveLength(2);
+});
+
+test("a look-up that the store never answers holds a refused event up for half a minute, not for five", async () => {
+  const store = memoryStore();
+  const { platform, notify } = await hostOf(1, { store });
+  vi.spyOn(store, "snapshotOf").mockReturnValueOnce(new Promise(() => {}));
+  platform.answer("A1", denied);
+  await notify("A1");
+  const states = async () => (await store.list({ limit: 9, ref: "booking:A1" })).map(({ state }) => state);
+  expect(await states()).toContain("processing");
+  await advance(30_000);
+  expect(await states()).not.toContain("processing");
 });
 
 test("a door closes although only its timer reads the booking", async () => {
