@@ -87,7 +87,8 @@ describe.each(Object.entries(compilers).map((each, n) => [...each, isSoak ? mode
  * them. All other types of a signature have an exported name.
  */
 const resolved = new Set([
-  ...["EventBase", "RecordEventBase", "AttemptObservation", "AttemptEndObservation", "Pause"],
+  ...["EventBase", "RecordEventBase", "TimerEventBase", "RecordObservation", "Unreported"],
+  ...["AttemptObservation", "AttemptEndObservation", "Pause"],
   ...[
     "WithoutTimer",
     "WithoutRecord",
