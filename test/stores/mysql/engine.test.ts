@@ -65,7 +65,13 @@ describeMysql("the writes of event.atomically", () => {
   }
   const withIdle = (idle: number, others: string) => `${isMariadb ? idle : "none"} ${others}`;
 
-  test("have longer limits, which are short again after a failed write", async () => {
+  /** @returns which connection the pool uses */
+  async function idOf(connection: Pick<mysql.Pool, "query">): Promise<unknown> {
+    const [rows] = await connection.query<mysql.RowDataPacket[]>("SELECT CONNECTION_ID() AS id");
+    return rows[0]?.id;
+  }
+
+  test("have longer limits, which are short again afterwards, and a failed write ends its connection", async () => {
     const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 1 });
     await pool.query(ownLimits(10_000));
     const driver = new MysqlDriver({
@@ -78,15 +84,19 @@ describeMysql("the writes of event.atomically", () => {
     });
     const store = new MysqlStore(driver, { dialect: mysqlDialect, place: "the database" });
     await store.add(eventOf());
-    const [claim] = await store.claim(CLAIM);
-    let within: string | undefined;
-    const write = async (tx: mysql.PoolConnection) => {
-      within = await limit(tx);
-      throw new Error("no such calendar");
-    };
-    await expect(store.settle(claim!, { ...DONE, writes: [write] })).rejects.toThrow("no such calendar");
-    expect(within).toBe(withIdle(60, "60 10 10"));
+    await store.add(eventOf("booking:B"));
+    const [first, second] = await store.claim({ ...CLAIM, limit: 2 });
+    const within: string[] = [];
+    const write = async (tx: mysql.PoolConnection) => void within.push(await limit(tx));
+    await store.settle(first!, { ...DONE, writes: [write] });
+    expect(within).toEqual([withIdle(60, "60 10 10")]);
     expect(await limit(pool)).toBe(withIdle(2, "10 1 10"));
+
+    // The write may have changed the session, as USE does.
+    const before = await idOf(pool);
+    const fail = () => Promise.reject(new Error("no such calendar"));
+    await expect(store.settle(second!, { ...DONE, writes: [fail] })).rejects.toThrow("no such calendar");
+    expect(await idOf(pool)).not.toBe(before);
     await store.close();
   });
 
@@ -98,11 +108,8 @@ describeMysql("the writes of event.atomically", () => {
     await store.add(eventOf());
     const [claim] = await store.claim(CLAIM);
     const within: string[] = [];
-    const write = async (tx: mysql.PoolConnection) => {
-      within.push(await limit(tx));
-      throw new Error("no such calendar");
-    };
-    await expect(store.settle(claim!, { ...DONE, writes: [write] })).rejects.toThrow("no such calendar");
+    const write = async (tx: mysql.PoolConnection) => void within.push(await limit(tx));
+    await store.settle(claim!, { ...DONE, writes: [write] });
     expect([...within, await limit(pool)]).toEqual(Array(2).fill(withIdle(0, "0 33 44")));
     await store.close();
     await pool.end();
