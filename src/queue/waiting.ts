@@ -1,6 +1,8 @@
 // Looks in the store for the events that wait behind a shut gate.
 
 import { now as clockNow } from "../clock.ts";
+import { eachEvent } from "../stores/each-event.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { ListOptions } from "../stores/store-options.ts";
@@ -48,7 +50,7 @@ export class Waiting<Tx> {
     if (dueIn === undefined || dueIn <= 0) return dueIn;
     // The try of another process may fail, and then its event waits again.
     for (const state of ["retrying", "pending", "processing"] as const) {
-      const events = await this.#list(gate.lane, { state, limit: PAGE });
+      const events = await this.#list({ account: gate.lane.account, state, limit: PAGE });
       if (events.length === PAGE || events.some((event) => this.#keeps(gate, event))) return dueIn;
     }
     return undefined;
@@ -68,7 +70,7 @@ export class Waiting<Tx> {
   /** Returns the newest events behind the gate that are due and were never tried. */
   async neverTried(gate: Gate): Promise<StoredEvent[]> {
     const time = clockNow();
-    const events = await this.#list(gate.lane, { state: "pending", limit: LOOKED });
+    const events = await this.#list({ account: gate.lane.account, state: "pending", limit: LOOKED });
     return events.filter(
       (event) => this.holds(gate, this.#queue.laneOf(event)) && Number(event.dueAt) <= time,
     );
@@ -76,8 +78,7 @@ export class Waiting<Tx> {
 
   /** Returns the newest pending events, of all gates, that were recorded at this time or later. */
   arrivedSince(receivedAfter: Date | undefined): Promise<StoredEvent[]> {
-    const { store } = this.#queue;
-    return answerOf("list", async () => store.list({ state: "pending", limit: LOOKED, receivedAfter }));
+    return this.#list({ state: "pending", limit: LOOKED, receivedAfter });
   }
 
   /** Yields the events behind the gate that have waited for `age` ms, or that may have. */
@@ -101,17 +102,12 @@ export class Waiting<Tx> {
       }
   }
 
-  async *#all(of: Partial<Lane>, options: Omit<ListOptions, "limit" | "after">): AsyncGenerator<StoredEvent> {
-    let after: string | undefined;
-    do {
-      const events = await this.#list(of, { ...options, limit: PAGE, after });
-      yield* events;
-      after = events.length === PAGE ? events.at(-1)!.eventId : undefined;
-    } while (after !== undefined);
+  #all({ account }: Partial<Lane>, filter: EventFilter): AsyncGenerator<StoredEvent> {
+    return eachEvent({ list: (options) => this.#list(options) }, { ...filter, account }, { page: PAGE });
   }
 
-  #list({ account }: Partial<Lane>, options: ListOptions): Promise<StoredEvent[]> {
-    return answerOf("list", async () => this.#queue.store.list({ ...options, account }));
+  #list(options: ListOptions): Promise<StoredEvent[]> {
+    return answerOf("list", async () => this.#queue.store.list(options));
   }
 }
 
