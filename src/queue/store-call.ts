@@ -2,6 +2,7 @@
 
 import { withTimeout } from "../async.ts";
 import { StayhookError } from "../errors.ts";
+import type { EventStore } from "../stores/event-store.ts";
 
 /** How long a store may take to answer a call of the queue, ms. */
 const ANSWER = 30_000;
@@ -25,4 +26,17 @@ export async function answerOf<T>(
   if (inTime !== undefined) return inTime.value;
   void answer.then(late, () => {});
   throw new StayhookError(`The store did not answer ${method}() within ${ANSWER} ms.`);
+}
+
+/** What the work of an attempt needs of a store. */
+export type ReadStore<Tx> = Pick<EventStore<Tx>, "get" | "list" | "snapshotOf" | "transactional">;
+
+/** Returns a store whose reads have a time limit, so that a store that never answers cannot hold an attempt up. */
+export function patientStore<Tx>(store: ReadStore<Tx>): ReadStore<Tx> {
+  return {
+    ...(store.transactional && { transactional: true }),
+    get: (eventId) => answerOf("get", async () => store.get(eventId)),
+    list: (options) => answerOf("list", async () => store.list(options)),
+    snapshotOf: (ref) => answerOf("snapshotOf", async () => store.snapshotOf(ref)),
+  };
 }

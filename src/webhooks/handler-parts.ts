@@ -9,6 +9,7 @@ import type { Booking, Listing } from "../models/records.ts";
 import { type Topic, topics } from "../models/topics.ts";
 import type { Gates } from "../queue/gates.ts";
 import { Queue } from "../queue/queue.ts";
+import { patientStore } from "../queue/store-call.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { AddOptions, ErasedAccount } from "../stores/store-options.ts";
@@ -84,7 +85,7 @@ export class HandlerParts<Tx> {
     this.counts = store && new StoreCounts(store, log);
     this.#gone = store && {
       goneWitness: new GoneWitness(settings.client, store),
-      refusals: new Refusals(store, this.add, settings.giveUpAfter),
+      refusals: new Refusals(patientStore(store), this.add, settings.giveUpAfter),
     };
     this.queue = store && this.#queueOf(store);
     if (this.counts) this.#telemetry.watch(this.counts);
@@ -248,7 +249,7 @@ export class HandlerParts<Tx> {
       laneOf,
       beginningOf,
       hasAccounts,
-      work: createWork({ ...this.#work, store, queued }),
+      work: createWork({ ...this.#work, store: patientStore(store), queued }),
       policy,
       observe: (event) => {
         if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);

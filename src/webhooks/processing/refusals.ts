@@ -1,7 +1,6 @@
 // Remembers since when the platform refuses a known record. A scheduled event of the record holds the time, so that every
 // process knows it, and reads the record when `giveUpAfter` has passed.
 
-import { answerOf } from "../../queue/store-call.ts";
 import type { EventStore, FurtherEvent } from "../../stores/event-store.ts";
 import type { AddOptions } from "../../stores/store-options.ts";
 import type { NewEvent } from "../../stores/stored-event.ts";
@@ -49,10 +48,7 @@ export class Refusals {
   async noted(ref: string, time: number): Promise<Refusal> {
     if (!Number.isFinite(this.#giveUpAfter)) return { lasted: 0, events: [] };
     const eventId = ownId("refused", ref);
-    const [first, known] = await Promise.all([
-      answerOf("get", async () => this.#store.get(eventId)),
-      answerOf("snapshotOf", async () => this.#store.snapshotOf(ref)),
-    ]);
+    const [first, known] = await Promise.all([this.#store.get(eventId), this.#store.snapshotOf(ref)]);
     // If the record was found since, an earlier refusal has ended.
     if (first && known && first.receivedAt >= known.seenAt)
       return { lasted: time - first.receivedAt.getTime(), events: [] };

@@ -75,6 +75,17 @@ test("a look-up that the store never answers holds a refused event up for half a
   expect(await states()).not.toContain("processing");
 });
 
+test("so does one that a booking's first request needs", async () => {
+  const store = memoryStore();
+  const { platform, notify } = await hostOf(0, { store });
+  vi.spyOn(store, "list").mockReturnValueOnce(new Promise(() => {}));
+  platform.booking("A1", "Request", stayed);
+  await notify("A1");
+  expect(await store.counts()).toMatchObject({ processing: 1 });
+  await advance(30_000);
+  expect(await store.counts()).toMatchObject({ processing: 0 });
+});
+
 test("a door closes although only its timer reads the booking", async () => {
   const open = new Set<string>();
   const { platform } = await hostOf(2, {
