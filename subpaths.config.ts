@@ -15,6 +15,7 @@ export const subpaths = {
   reconcile: "src/reconcile/reconciler.ts",
   redis: "src/stores/redis/index.ts",
   sqlite: "src/stores/sqlite/index.ts",
+  stays: "src/stays/stays.ts",
   store: "src/stores/index.ts",
   "store/contract": "src/stores/contract/index.ts",
   testing: "src/testing/index.ts",

@@ -1,5 +1,5 @@
 /**
- * `npm run bench` measures all contestants in one run, and writes docs/benchmarks.md.
+ * `npm run bench` measures all contestants in one run, and writes bench/README.md.
  *
  * - `-- --quick` is shorter and writes nothing.
  * - `-- --only intake,client` runs some sections: intake, in-process, end-to-end, wake, client, import, size, stores, latency.

@@ -1,4 +1,4 @@
-// Writes docs/benchmarks.md and its plots. A run replaces its own sections and leaves the rest of the file.
+// Writes bench/README.md and its plots. A run replaces its own sections and leaves the rest of the file.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
@@ -30,8 +30,8 @@ export interface Section {
   readonly plot?: boolean;
 }
 
-const docs = new URL("../docs/", import.meta.url);
-const file = new URL("benchmarks.md", docs);
+const folder = new URL("./", import.meta.url);
+const file = new URL("README.md", folder);
 
 export function print(section: Section): void {
   const { text, goals = "" } = section;
@@ -48,8 +48,8 @@ export function write(sections: readonly Section[]): void {
       markdownOf(section, (column) => !column.includes("goal")),
     );
     if (!section.plot) continue;
-    mkdirSync(new URL("images/", docs), { recursive: true });
-    writeFileSync(new URL(`images/bench-${section.name}.svg`, docs), plot(section));
+    mkdirSync(new URL("images/", folder), { recursive: true });
+    writeFileSync(new URL(`images/bench-${section.name}.svg`, folder), plot(section));
   }
   writeFileSync(file, document);
 }
@@ -58,7 +58,7 @@ function replaced(document: string, name: string, text: string): string {
   const [begin, end] = [`<!-- bench:${name} -->`, `<!-- /bench:${name} -->`];
   const from = document.indexOf(begin);
   const to = document.indexOf(end);
-  if (from < 0 || to < 0) throw new Error(`docs/benchmarks.md has no place for ${name}: ${begin} … ${end}`);
+  if (from < 0 || to < 0) throw new Error(`bench/README.md has no place for ${name}: ${begin} … ${end}`);
   return `${document.slice(0, from)}${begin}\n\n${text}\n${document.slice(to)}`;
 }
 

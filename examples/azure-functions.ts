@@ -3,7 +3,7 @@
 //   `hooks`: https://….azurewebsites.net/api/hooks?key=<the secret>
 //   `drain`: each minute, for retries and timers
 import { app } from "@azure/functions";
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
@@ -17,7 +17,7 @@ const store: EventStore = DATABASE_URL
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -27,7 +27,7 @@ export const webhooks = createWebhookHandler({
   processing: "inline", // before the answer: afterwards the process may be stopped
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

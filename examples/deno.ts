@@ -2,14 +2,14 @@
 //   deno add npm:stayhook
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… deno run \
 //     --allow-net --allow-read --allow-write --allow-env deno.ts
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 
 const setting = (name: string) => Deno.env.get(name);
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -22,7 +22,7 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: setting("WEBHOOK_SECRET") }),
   on: {
-    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

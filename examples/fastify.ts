@@ -2,7 +2,7 @@
 //   npm install stayhook fastify
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node fastify.ts
 import fastify from "fastify";
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toFastifyPlugin } from "stayhook/fastify";
 import { sqliteStore } from "stayhook/sqlite";
 
@@ -11,7 +11,7 @@ const { HOST = "127.0.0.1", PORT = "3000" } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -21,7 +21,7 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

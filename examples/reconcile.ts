@@ -3,7 +3,7 @@
 //   STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… node reconcile.ts
 // `node reconcile.ts once` makes one pass and exits. Use it as a cron job if the app runs elsewhere.
 import { createServer } from "node:http";
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
@@ -18,8 +18,8 @@ const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking, source }) =>
-      console.log("block", booking.bookingCode, booking.listingId, stay(booking), source),
+    "booking.Confirmed": ({ booking, stayChange, source }) =>
+      console.log("block", booking.bookingCode, JSON.stringify(stayChange.to), source),
     "booking.Cancelled": ({ booking, source }) => console.log("release", booking.bookingCode, source),
     "booking.Declined": ({ booking, source }) => console.log("release", booking.bookingCode, source),
     "booking.gone": ({ booking, source }) => console.log("release", booking.bookingCode, source),

@@ -2,7 +2,7 @@
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { createReconciler, type ReconcileReport } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
@@ -51,7 +51,7 @@ const webhooks = createWebhookHandler({
   on: {
     booking(event) {
       const { account = "", eventId, booking } = event;
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically((tx) => {
         tx.prepare("INSERT INTO handled VALUES (?)").run(eventId);
         tx.prepare("DELETE FROM calendar WHERE account = ? AND code = ?").run(account, booking.bookingCode);

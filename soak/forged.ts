@@ -1,5 +1,5 @@
 // Plays the promises of docs/security.md and docs/recovering.md in real time: how long a genuine event waits beside forged
-// notifications, beside bookings that cannot be read, and after an outage. test/webhooks/bad-records plays them on a
+// notifications, beside bookings that cannot be read, and after an outage. test/system/outages.test.ts plays them on a
 // fake clock.
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";

@@ -10,6 +10,7 @@ import { accounts } from "./accounts.ts";
 import { accountsDay } from "./accounts-day.ts";
 import { endurance } from "./endurance.ts";
 import { forged } from "./forged.ts";
+import { mutants } from "./mutants.ts";
 import { mysql } from "./mysql.ts";
 import { orders } from "./orders.ts";
 import type { StoreName } from "./places.ts";
@@ -26,6 +27,10 @@ const { values, positionals } = parseArgs({
     groups: { type: "string" },
     outage: { type: "string" },
     triples: { type: "string" },
+    count: { type: "string" },
+    seed: { type: "string" },
+    in: { type: "string" },
+    near: { type: "boolean", default: false },
   },
 });
 const events = Number(values.events ?? 200_000);
@@ -60,6 +65,24 @@ const parts: Readonly<Record<string, { readonly title: string; readonly run: () 
   mysql: {
     title: "The tests of mysqlStore on MySQL",
     run: mysql,
+  },
+  mutants: {
+    title: "Mutants that no unit test kills",
+    run: () =>
+      mutants(
+        values.in?.split(",") ?? [
+          "client",
+          "queue",
+          "stores/memory",
+          "webhooks",
+          "reconcile",
+          "console",
+          "cli",
+        ],
+        Number(values.count ?? 60),
+        Number(values.seed ?? Math.floor(Math.random() * 2 ** 31)),
+        values.near,
+      ),
   },
   tests: {
     title: "The tests of which CI plays some cases, with all cases",

@@ -25,7 +25,7 @@ export async function runTests(
   files: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<number | null> {
-  const args = ["node_modules/vitest/vitest.mjs", "run", ...files];
+  const args = ["node_modules/vitest/vitest.mjs", "run", "--isolate", ...files];
   const child = spawn(process.execPath, args, {
     stdio: "inherit",
     env: { ...process.env, ...env },

@@ -1,4 +1,5 @@
-// Accounts, and the keys that begin with one: the ref `a17/booking:HX3K9`, and the event id `a17/<uuid>`.
+// Accounts, and the keys that begin with one: the ref `a17/booking:HX3K9`, and the event id `a17/<uuid>`. And the messages of
+// a booking, whose ref `a17/message:HX3K9` the stores know, too.
 
 import { InvalidArgumentError, type Issue } from "./errors.ts";
 
@@ -43,4 +44,23 @@ export function accountOf({
   readonly eventId: string;
 }): string | undefined {
   return splitKey(ref ?? eventId).account;
+}
+
+const [BOOKING, MESSAGES] = ["booking:", "message:"] as const;
+
+/** Returns the ref of the messages about a booking. It is `undefined` for a ref that is not that of a booking. */
+export function messagesOf(ref: string): string | undefined {
+  const { account, rest } = splitKey(ref);
+  return rest.startsWith(BOOKING) ? inAccount(account, MESSAGES + rest.slice(BOOKING.length)) : undefined;
+}
+
+/** Returns the refs of all events that belong to a record: its own ref, and for a booking that of its messages. */
+export function refsAbout(ref: string): readonly string[] {
+  const messages = messagesOf(ref);
+  return messages === undefined ? [ref] : [ref, messages];
+}
+
+/** Whether an event is a message, or names no record. It is never read, so it needs its text only until it is done. */
+export function isNeverRead({ ref }: { readonly ref: string | null }): boolean {
+  return ref === null || splitKey(ref).rest.startsWith(MESSAGES);
 }

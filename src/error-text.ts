@@ -1,12 +1,52 @@
 // Turns thrown values into text: for messages and log lines, and for the history of events.
 
+import { StayhookError } from "./errors.ts";
+
+/** Other copies of this package read it, too. */
+const LOGGED = Symbol.for("stayhook.logged");
+
+/** What logs show of an error in place of its own fields. */
+type Logged = { readonly message: string } & Readonly<Record<string, unknown>>;
+
+/**
+ * Sets what logs, histories and traces show in place of an error's message, and of other fields that loggers show. They have
+ * words of the platform, which may name a guest.
+ */
+export function setLogged(error: Error, logged: Logged): void {
+  Object.defineProperty(error, LOGGED, { value: logged });
+}
+
+const loggedOf = (error: Error) => (error as { readonly [LOGGED]?: Logged })[LOGGED];
+
+const loggedMessage = (error: Error): unknown => loggedOf(error)?.message ?? error.message;
+
+/**
+ * Returns an error as a log or a trace may have it: a copy without the words of the platform, or the error itself if it has
+ * none. Copies only errors of this package, because those of users may have private fields.
+ */
+export function withoutWords(error: unknown): unknown {
+  if (!(error instanceof StayhookError)) return error;
+  const logged = loggedOf(error) ?? { message: error.message };
+  const cause = withoutWords(error.cause);
+  if (logged.message === error.message && cause === error.cause) return error;
+  const stack = error.stack?.replace(error.message, () => logged.message);
+  const changed = { ...logged, stack, ...("cause" in error && { cause }) };
+  const copy = Object.create(Object.getPrototypeOf(error), Object.getOwnPropertyDescriptors(error));
+  for (const [name, value] of Object.entries(changed))
+    Object.defineProperty(copy, name, {
+      ...{ value, configurable: true, writable: true },
+      enumerable: Object.getOwnPropertyDescriptor(error, name)?.enumerable ?? false,
+    });
+  return copy;
+}
+
 const maxBytes = 2048;
 const maxErrors = 10;
 const maxOwnFrames = 3;
 const maxFrameBytes = 200;
 
 /**
- * Describes a thrown value, its causes, and the errors in an `AggregateError`. Gives at most 2 KiB of UTF-8: if there are
+ * Describes a thrown value, its causes, and the errors in an `AggregateError`, without words of the platform. Gives at most 2 KiB of UTF-8: if there are
  * causes, the message takes at most half, so that a long message hides no cause. Replaces lone surrogates and NUL, because
  * some databases reject them. Never throws.
  */
@@ -48,7 +88,8 @@ function partsOf(thrown: unknown, mark: string, seen: Set<unknown>): readonly Pa
   const more = (error: unknown): boolean => !seen.has(error) && seen.size < maxErrors;
   try {
     if (!(thrown instanceof Error)) return [{ mark, text: storable(plainText(thrown)) }];
-    const { name, message, code, errors, cause } = thrown as Error & Readonly<Record<string, unknown>>;
+    const { name, code, errors, cause } = thrown as Error & Readonly<Record<string, unknown>>;
+    const message = loggedMessage(thrown);
     // Use the code if the message is empty, as in Node's error for a refused connection.
     const text = storable([name, message || code].filter(Boolean).join(": "));
     const parts: Part[] = [{ mark, text, error: thrown }];
@@ -60,7 +101,8 @@ function partsOf(thrown: unknown, mark: string, seen: Set<unknown>): readonly Pa
     }
     if (!isFirst) parts.push({ mark: "]", text: "" });
     // Omit the cause if the error's text already ends with the cause's message, as in store errors.
-    const isRepeated = cause instanceof Error && cause.cause == null && text.endsWith(`: ${cause.message}`);
+    const isRepeated =
+      cause instanceof Error && cause.cause == null && text.endsWith(`: ${loggedMessage(cause)}`);
     if (cause != null && !isRepeated && more(cause)) parts.push(...partsOf(cause, " <- ", seen));
     return parts;
   } catch {

@@ -8,7 +8,11 @@ export interface Issue {
   readonly message: string;
 }
 
-/** The base class of every error that this package throws on purpose. */
+/**
+ * The base class of every error that this package throws on purpose. You mostly get a subclass. `StayhookError` itself often comes
+ * from a store, for example because the database is out of reach, its tables have another version, or the store is closed. The
+ * message says what failed and what to do, and `cause` is the error of the runtime or of the driver, if there is one.
+ */
 export class StayhookError extends Error {
   static {
     brand(this, "StayhookError");
@@ -20,7 +24,9 @@ export class StayhookError extends Error {
 }
 
 /**
- * An argument or option is not valid. Nothing was sent or stored.
+ * An argument or option is not valid. Nothing was sent or stored. Asynchronous functions reject with this error instead of
+ * throwing it. `issues` has a `path` and a `message` for each wrong field. If the message is `must not be empty (is an environment
+ * variable unset?)`, set the environment variable that your code reads, because you passed `""`.
  *
  * @example
  * ```ts
@@ -48,9 +54,11 @@ export class InvalidArgumentError extends StayhookError {
 }
 
 /**
- * A function that the callback passed to `event.atomically` broke a rule of the store. The function took too long,
- * ended the transaction, left the transaction unusable, or returned a promise to a synchronous store. The store's
- * `settle` rejects with this error, and the attempt fails.
+ * A function that the callback passed to `event.atomically` broke a rule of the store: it returned a promise or a lazy query to a
+ * synchronous store such as `sqliteStore`, kept its `tx` after it had ended, ended the store's transaction or left it unusable, or
+ * took too long. The attempt fails with the reason `callback`, and the store rolls back all its writes.
+ *
+ * For `sqliteStore`, remove `async`. Send mail and call other services outside the function.
  */
 export class InvalidWriteError extends StayhookError {
   static {

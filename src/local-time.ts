@@ -4,14 +4,14 @@ import { dayOf } from "./models/dates.ts";
 import { checkNoUnknown } from "./option-names.ts";
 
 /** The options of {@link localTime}. Each is an integer from -10,000,000 to 10,000,000. The default is 0. */
-export interface LocalTimeOptions {
+export type LocalTimeOptions = {
   /** The calendar days to add to the date. The time on the clock stays the same. */
   readonly days?: number | undefined;
   /** The hours to add after that. Each has exactly 60 minutes, even if the clocks change in between. */
   readonly hours?: number | undefined;
   /** The minutes to add, in the same way as the hours. */
   readonly minutes?: number | undefined;
-}
+};
 
 const dayInMs = 86_400_000;
 const most = 10_000_000;

@@ -1,5 +1,5 @@
 import { accountOf } from "./account.ts";
-import { cutToBytes, errorText, framesOf } from "./error-text.ts";
+import { cutToBytes, errorText, framesOf, withoutWords } from "./error-text.ts";
 
 /** The severity of a log line. */
 export type LogLevel = "debug" | "info" | "warn" | "error";
@@ -7,8 +7,8 @@ export type LogLevel = "debug" | "info" | "warn" | "error";
 const logLevels = ["debug", "info", "warn", "error"] as const satisfies readonly LogLevel[];
 
 /** The fields of a log line besides its message. Control characters in these fields are not escaped. */
-export interface LogDetails {
-  /** The thrown value. */
+export type LogDetails = {
+  /** The thrown value. If its message has words of the platform, it is a copy without them, because they may name a guest. */
   readonly error?: unknown;
   /** The id of the event in lower case. */
   readonly eventId?: string | undefined;
@@ -22,7 +22,9 @@ export interface LogDetails {
   readonly attempt?: number | undefined;
   /** The reason of a failed attempt, such as `callback`. */
   readonly reason?: string | undefined;
-}
+  /** Who changed something in the console, as its `authorize` said. */
+  readonly user?: string | undefined;
+};
 
 /** One log line, as a logger function gets it. */
 export interface LogEntry extends LogDetails {
@@ -35,7 +37,7 @@ export interface LogEntry extends LogDetails {
 }
 
 /** A logger with a method for each level, such as `console`. Each method gets only the message. */
-export interface ConsoleLike {
+export type ConsoleLike = {
   /** Writes a line that helps to find a fault. */
   debug(message: string): void;
   /** Writes a line about normal work. */
@@ -44,7 +46,7 @@ export interface ConsoleLike {
   warn(message: string): void;
   /** Writes a line about a fault that needs a fix. */
   error(message: string): void;
-}
+};
 
 /**
  * The target of this package's log lines: a console-like object, or a function. The logger never gets a secret.
@@ -145,7 +147,10 @@ export class Log {
       const message = cutToBytes(oneLine(`stayhook: ${text}${left}${said}`), maxMessageBytes);
       if (typeof this.#logger === "function") {
         const { eventId, ref = null, account = eventId && accountOf({ ref, eventId }) } = shown;
-        const entry = { level, message, ...shown, account, ...(suppressed > 0 && { suppressed }) };
+        const entry = {
+          ...{ level, message, ...shown, account, error: withoutWords(error) },
+          ...(suppressed > 0 && { suppressed }),
+        };
         const given = Object.entries(entry).filter(([, value]) => value !== undefined);
         ignoreRejection(this.#logger(Object.fromEntries(given) as unknown as LogEntry));
       } else if (this.#logger) {

@@ -16,14 +16,26 @@ const arrows: Readonly<Record<string, readonly string[]>> = {
   client: ["models"],
   stores: [],
   queue: ["stores"],
-  webhooks: ["client", "models", "queue", "stores"],
+  stays: ["models", "stores"],
+  webhooks: ["client", "models", "queue", "stays", "stores"],
   adapters: ["webhooks"],
   otel: ["client", "queue", "stores", "webhooks"],
   reconcile: ["client", "models", "queue", "stores", "webhooks"],
-  console: ["adapters", "models", "stores", "webhooks"],
+  console: ["adapters", "models", "stays", "stores", "webhooks"],
   sandbox: ["adapters", "client", "console", "models"],
   testing: ["client", "models", "sandbox", "stores", "webhooks"],
-  cli: ["adapters", "client", "console", "models", "reconcile", "sandbox", "stores", "testing", "webhooks"],
+  cli: [
+    "adapters",
+    "client",
+    "console",
+    "models",
+    "reconcile",
+    "sandbox",
+    "stays",
+    "stores",
+    "testing",
+    "webhooks",
+  ],
 };
 
 const folderOf = (path: string): string | undefined => /^src\/([\w-]+)\//.exec(path)?.[1];
@@ -44,9 +56,8 @@ beforeAll(async () => {
           {
             name: "circular",
             from: {},
-            // Circles of types count, too, because a reader has to read all files of a circle at once. The parts of a queue
-            // ask each other, so that the one file that lists them is left out.
-            to: { circular: true, viaOnly: { pathNot: "^src/queue/parts\\.ts$" } },
+            // Circles of types count, too, because a reader has to read all files of a circle at once.
+            to: { circular: true },
           },
         ],
       },
@@ -91,9 +102,9 @@ test("each file that ARCHITECTURE.md names is there", () => {
   expect(names.filter((name) => !existsSync(join(root, name)))).toEqual([]);
 });
 
-test("ARCHITECTURE.md has at most 1,400 words", () => {
+test("ARCHITECTURE.md has at most 1,700 words", () => {
   expect(readFileSync(join(root, "ARCHITECTURE.md"), "utf8").trim().split(/\s+/).length).toBeLessThanOrEqual(
-    1400,
+    1700,
   );
 });
 

@@ -17,8 +17,8 @@ export function missingPlaces(): string[] {
   const { Booking, Listing } = openapi().components.schemas;
   const places: Record<string, boolean> = {
     "docs/events.md": withStatuses(textOf("docs/events.md")) === textOf("docs/events.md"),
-    "docs/fields.md": [bookingStatuses, listingStatuses].every((statuses) =>
-      textOf("docs/fields.md").includes(`\nStatuses: ${codes(statuses)}.\n`),
+    "docs/events.md, fields": [bookingStatuses, listingStatuses].every((statuses) =>
+      textOf("docs/events.md").includes(`\nStatuses: ${codes(statuses)}.\n`),
     ),
     // README may leave the list to docs/events.md.
     "README.md":
@@ -56,7 +56,7 @@ export function withStatuses(page: string): string {
       row(
         kind,
         GONE,
-        `you knew the ${kind}, and the platform no longer returns it: [Deleted records](gone.md)`,
+        `you knew the ${kind}, and the platform no longer returns it: [Deleted records](recovering.md#deleted-records)`,
       ),
       row(kind, "unknown", `the ${kind} has a status that this package does not know`),
     ],

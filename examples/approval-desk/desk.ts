@@ -1,6 +1,6 @@
 // A table of the requests that wait for a decision, for the page.
 import type { DatabaseSync } from "node:sqlite";
-import { type Booking, stay } from "stayhook";
+import type { BookingEvent } from "stayhook";
 
 /** A request without a decision. */
 export interface OpenRequest {
@@ -32,7 +32,11 @@ export function deadlineOf(db: DatabaseSync, bookingCode: string, decideBy: Date
 }
 
 /** Adds a request to the table, or updates it. @returns whether the request is new in the table */
-export function open(tx: DatabaseSync, booking: Booking, decideBy: Date): boolean {
+export function open(
+  tx: DatabaseSync,
+  { booking, stay }: Pick<BookingEvent<"Request">, "booking" | "stay">,
+  decideBy: Date,
+): boolean {
   const { bookingCode, listingId = null } = booking;
   const isNew = !tx.prepare("SELECT 1 FROM requests WHERE bookingCode = ?").get(bookingCode);
   tx.prepare(
@@ -40,7 +44,8 @@ export function open(tx: DatabaseSync, booking: Booking, decideBy: Date): boolea
   ).run({
     bookingCode,
     listingId: listingId === null ? null : String(listingId),
-    ...daysOf(booking),
+    checkIn: stay?.checkIn ?? null,
+    checkOut: stay?.checkOut ?? null,
     decideBy: decideBy.getTime(),
   });
   return isNew;
@@ -56,14 +61,4 @@ export function openRequests(db: DatabaseSync, now: number): OpenRequest[] {
   return db
     .prepare("SELECT * FROM requests WHERE decideBy > ? ORDER BY decideBy, bookingCode")
     .all(now - LISTED) as unknown as OpenRequest[];
-}
-
-/** Returns `null` for unreadable dates: the request still waits for a decision. */
-function daysOf(booking: Booking): { checkIn: string | null; checkOut: string | null } {
-  try {
-    const { checkIn, checkOut } = stay(booking);
-    return { checkIn, checkOut };
-  } catch {
-    return { checkIn: null, checkOut: null };
-  }
 }

@@ -49,7 +49,7 @@ const webhooks = createWebhookHandler({
       for (const [index, lead] of leads.entries())
         timers.set(`reminder-${index}`, new Date(decideBy.getTime() - lead));
       event.atomically((tx) => {
-        if (open(tx, booking, decideBy))
+        if (open(tx, event, decideBy))
           news.set(event.eventId, `decide on ${booking.bookingCode} by ${decideBy.toISOString()}`);
       });
     },

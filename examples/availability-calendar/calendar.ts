@@ -2,13 +2,7 @@
 // booking can be missed, or outlive its bookings.
 import { randomUUID } from "node:crypto";
 import type { DatabaseSync } from "node:sqlite";
-import { type Booking, type Listing, type Stay, stay } from "stayhook";
-
-/** The nights of a booking, in the form of a row. */
-export interface BookedNights extends Stay {
-  readonly bookingCode: string;
-  readonly listingId: string;
-}
+import type { BookingStay, Listing } from "stayhook";
 
 /** A booking's place in a listing's calendar. */
 export interface BlockedStay {
@@ -48,25 +42,6 @@ export function createTables(db: DatabaseSync): void {
 }
 
 /**
- * Reads the nights of a booking.
- *
- * @throws Error if a date or the listing cannot be read. Do not catch it: the attempt must fail, and the log must say
- * that the nights are not blocked. Each attempt reads the booking again. The last attempt parks the event for a replay.
- */
-export function nightsOf(booking: Booking): BookedNights {
-  const { bookingCode, listingId } = booking;
-  try {
-    if (!["string", "number"].includes(typeof listingId) || listingId === "") {
-      throw new Error("listingId: must be a number");
-    }
-    return { bookingCode, listingId: String(listingId), ...stay(booking) };
-  } catch (cause) {
-    const why = (cause as Error).message;
-    throw new Error(`the nights of ${bookingCode} are not blocked: ${why}`, { cause });
-  }
-}
-
-/**
  * Blocks a booking's nights. If the booking has new dates, its old nights become free. Nights that another booking also
  * has are blocked by both. A stay whose arrival and departure are on one day has no night to block.
  *
@@ -74,7 +49,7 @@ export function nightsOf(booking: Booking): BookedNights {
  */
 export function block(
   tx: DatabaseSync,
-  { bookingCode, listingId, checkIn, checkOut }: BookedNights,
+  { bookingCode, listingId, checkIn, checkOut }: BookingStay,
   now = Date.now(),
 ): boolean {
   const { changes } = tx
@@ -85,17 +60,26 @@ export function block(
         blocked = excluded.blocked, revision = revision + 1, changedAt = excluded.changedAt
       WHERE (stays.listingId, stays.checkIn, stays.checkOut, stays.blocked)
         IS NOT (excluded.listingId, excluded.checkIn, excluded.checkOut, excluded.blocked)`)
-    .run({ bookingCode, uid: randomUUID(), listingId, checkIn, checkOut, now });
+    .run({ bookingCode, uid: randomUUID(), listingId: String(listingId), checkIn, checkOut, now });
   return changes > 0;
 }
 
-/** Frees the nights of this booking only. @returns whether anything changed */
-export function release(tx: DatabaseSync, bookingCode: string, now = Date.now()): boolean {
+/**
+ * Frees the nights of this booking in this listing only: the booking may have moved to another one. The row stays, for its
+ * uid, should the booking come back.
+ *
+ * @returns whether anything changed
+ */
+export function release(
+  tx: DatabaseSync,
+  { bookingCode, listingId }: BookingStay,
+  now = Date.now(),
+): boolean {
   const { changes } = tx
-    .prepare(
-      "UPDATE stays SET blocked = 0, revision = revision + 1, changedAt = ? WHERE bookingCode = ? AND blocked",
-    )
-    .run(now, bookingCode);
+    .prepare(`
+      UPDATE stays SET blocked = 0, revision = revision + 1, changedAt = ?
+      WHERE bookingCode = ? AND listingId = ? AND blocked`)
+    .run(now, bookingCode, String(listingId));
   return changes > 0;
 }
 

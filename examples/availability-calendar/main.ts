@@ -1,5 +1,5 @@
 // Keeps the calendars of your listings. A confirmed booking blocks its nights. New dates or another listing move them.
-// A Cancelled or Declined booking frees them. Double bookings are reported. Each listing has an iCalendar feed for
+// A booking that ends frees them. Double bookings are reported. Each listing has an iCalendar feed for
 // calendar apps and other platforms. Nights and events are in one SQLite file, so that a crash counts nothing twice. A
 // reconciler finds changes that no notification has reported.
 //
@@ -15,23 +15,16 @@
 // secret, keeps it in the database, and prints it.
 import { createServer } from "node:http";
 import { DatabaseSync } from "node:sqlite";
-import {
-  type Booking,
-  type BookingEvent,
-  createWebhookHandler,
-  type Listing,
-  StayhookClient,
-  sharedSecret,
-} from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
+import { createStays, hold } from "stayhook/stays";
 import {
   block,
   createTables,
   type DoubleBooking,
   nameListing,
-  nightsOf,
   release,
   tellDoubleBookings,
 } from "./calendar.ts";
@@ -48,47 +41,49 @@ const db = new DatabaseSync(EVENTS_DB);
 db.exec("PRAGMA busy_timeout = 5000");
 createTables(db);
 
-/** A line for each event that changed the calendar, by event id. It is printed when the change is on disk. */
+/** What changed in the calendar, by record. It is printed when the change is on disk. */
 const news = new Map<string, string>();
-type OffEvent = BookingEvent<"Cancelled" | "Declined" | "gone", Booking, Listing, DatabaseSync>;
+
+const stays = createStays({
+  want: () => [hold("nights")],
+  apply: {
+    nights: {
+      begin: ({ stay, value, atomically }) => {
+        const { bookingCode, listingId, checkIn, checkOut } = stay;
+        const line = `${value ? "move" : "block"} ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`;
+        atomically((tx: DatabaseSync) => block(tx, stay) && news.set(`booking:${bookingCode}`, line));
+        return true;
+      },
+      end: ({ stay, atomically }) =>
+        atomically(
+          (tx: DatabaseSync) =>
+            release(tx, stay) && news.set(`booking:${stay.bookingCode}`, `release ${stay.bookingCode}`),
+        ),
+    },
+  },
+});
 
 const webhooks = createWebhookHandler({
   client: new StayhookClient({ baseUrl: STAYHOOK_BASE_URL, accessToken: STAYHOOK_ACCESS_TOKEN }),
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   timeZone: TIME_ZONE,
+  stays,
   on: {
-    "booking.Confirmed": ({ eventId, booking, previous, atomically }) => {
-      const nights = nightsOf(booking);
-      const verb = previous?.status === "Confirmed" ? "move" : "block";
-      atomically((tx) => {
-        const { bookingCode, listingId, checkIn, checkOut } = nights;
-        if (block(tx, nights))
-          news.set(eventId, `${verb} ${bookingCode}: listing ${listingId}, ${checkIn} to ${checkOut}`);
-      });
-    },
-    "booking.Cancelled": giveBack,
-    "booking.Declined": giveBack,
-    "booking.gone": giveBack,
     // A published listing has a calendar even before its first booking.
-    "listing.Published": ({ eventId, listing, changed, atomically }) =>
+    "listing.Published": ({ ref, listing, changed, atomically }) =>
       atomically((tx) => {
         nameListing(tx, listing);
-        if (changed) news.set(eventId, `live ${listing.listingId}: ${listing.listingName}`);
+        if (changed) news.set(ref, `live ${listing.listingId}: ${listing.listingName}`);
       }),
   },
   observe: (event) => {
-    if (event.kind !== "done") return;
-    if (news.has(event.eventId)) console.log(news.get(event.eventId));
-    news.delete(event.eventId);
+    if (event.kind !== "done" || event.ref === null) return;
+    const line = news.get(event.ref);
+    if (line !== undefined) console.log(line);
+    news.delete(event.ref);
   },
 });
-
-function giveBack({ eventId, booking, atomically }: OffEvent): void {
-  atomically((tx) => {
-    if (release(tx, booking.bookingCode)) news.set(eventId, `release ${booking.bookingCode}`);
-  });
-}
 
 /** Prints a double booking. Replace this function with one that sends you a message. */
 function tell({ listingId, bookings, firstNight, until }: DoubleBooking): void {

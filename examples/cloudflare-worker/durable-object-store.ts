@@ -3,6 +3,7 @@
 import { DurableObject } from "cloudflare:workers";
 import {
   type EventStore,
+  type RecordLedger,
   type RecordSnapshot,
   runSync,
   type SqlDriver,
@@ -31,6 +32,7 @@ const methods = [
     "discard",
     "erase",
     "snapshotOf",
+    "ledgerOf",
     "learn",
     "getMeta",
     "setMeta",
@@ -38,7 +40,9 @@ const methods = [
     "pruneSnapshots",
   ],
 ] as readonly Method[];
-type Method = Exclude<keyof EventStore, "transactional" | "records" | "subscribe" | "close">;
+type Method = Exclude<keyof EventStore, "transactional" | Kept | "subscribe" | "close">;
+/** What a store yields record by record. */
+type Kept = "snapshots" | "ledgers";
 
 const PAGE = 100;
 
@@ -59,10 +63,10 @@ export class Events extends DurableObject<unknown> {
     return run.apply(this.#store, args);
   }
 
-  /** Returns a page of records. A shorter page is the last. */
-  async recordsAfter(after: string | undefined): Promise<RecordSnapshot[]> {
-    const page: RecordSnapshot[] = [];
-    for await (const record of this.#store.snapshots({ after })) {
+  /** Returns a page of snapshots or ledgers. A shorter page is the last. */
+  async pageAfter(kept: Kept, after: string | undefined): Promise<(RecordSnapshot | RecordLedger)[]> {
+    const page: (RecordSnapshot | RecordLedger)[] = [];
+    for await (const record of this.#store[kept]({ after })) {
       if (page.push(record) === PAGE) break;
     }
     return page;
@@ -96,17 +100,19 @@ export function durableObjectStore(object: DurableObjectStub<Events>): EventStor
     return object;
   };
   const calls = methods.map((method) => [method, async (...args: unknown[]) => open().call(method, args)]);
+  async function* allAfter<T extends RecordLedger | RecordSnapshot>(kept: Kept, after: string | undefined) {
+    for (let last = after; ; ) {
+      const page = (await open().pageAfter(kept, last)) as T[];
+      yield* page;
+      if (page.length < PAGE) return;
+      last = page.at(-1)?.ref;
+    }
+  }
   // No subscribe: a Worker does not live long enough to get a notification.
   return {
     ...(Object.fromEntries(calls) as Pick<EventStore, Method>),
-    async *snapshots({ after }: { readonly after?: string | undefined } = {}) {
-      for (let last = after; ; ) {
-        const page = await open().recordsAfter(last);
-        yield* page;
-        if (page.length < PAGE) return;
-        last = page.at(-1)?.ref;
-      }
-    },
+    snapshots: ({ after } = {}) => allAfter<RecordSnapshot>("snapshots", after),
+    ledgers: ({ after } = {}) => allAfter<RecordLedger>("ledgers", after),
     async close() {
       closed = true;
     },

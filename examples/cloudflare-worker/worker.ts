@@ -2,7 +2,7 @@
 //   npm install stayhook wrangler
 //   npx wrangler secret put STAYHOOK_ACCESS_TOKEN; npx wrangler secret put WEBHOOK_SECRET
 //   npx wrangler deploy
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { durableObjectStore, type Events } from "./durable-object-store.ts";
 
 export { Events } from "./durable-object-store.ts";
@@ -16,7 +16,7 @@ interface Env {
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -30,8 +30,7 @@ function webhooksOf(env: Env, retentions = {}) {
     store: durableObjectStore(env.EVENTS.getByName("events")),
     verify: sharedSecret({ query: "key", secret: env.WEBHOOK_SECRET }),
     on: {
-      "booking.Confirmed": ({ booking }) =>
-        calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+      "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
       "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
       "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
       "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

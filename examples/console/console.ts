@@ -12,15 +12,21 @@ export const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: { "booking.Confirmed": ({ booking }) => console.log("block", booking.bookingCode) },
+  observe: (event) => {
+    if (event.kind !== "operated") return;
+    const { action, user, eventId, ref, filter, count } = event;
+    console.log(JSON.stringify({ at: new Date(), action, user, eventId, ref, filter, count }));
+  },
 });
 
 /** Sessions that your login page starts, by the value of their cookie. */
-export const sessions = new Map<string, { readonly role: string }>();
+export const sessions = new Map<string, { readonly role: string; readonly email: string }>();
 
 export const inbox = createConsole(webhooks, {
   basePath: "/ops/console",
   authorize: (request) => {
-    const session = /(?:^|; )session=([^;]+)/.exec(request.headers.get("cookie") ?? "")?.[1];
-    return sessions.get(session ?? "")?.role === "support";
+    const id = /(?:^|; )session=([^;]+)/.exec(request.headers.get("cookie") ?? "")?.[1];
+    const session = sessions.get(id ?? "");
+    return session?.role === "support" && { user: session.email };
   },
 });

@@ -5,14 +5,7 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type JobWithMetadata, PgBoss } from "pg-boss";
-import {
-  createWebhookHandler,
-  forwardTo,
-  ProcessingError,
-  StayhookClient,
-  sharedSecret,
-  stay,
-} from "stayhook";
+import { createWebhookHandler, forwardTo, ProcessingError, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import type { NewEvent } from "stayhook/store";
 
@@ -54,8 +47,8 @@ const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   maxAttempts: Number(MAX_ATTEMPTS),
   on: {
-    "booking.Confirmed": ({ booking, eventId }) =>
-      console.log(`${eventId}: block ${booking.bookingCode}`, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, eventId, stayChange }) =>
+      console.log(`${eventId}: block ${booking.bookingCode}`, stayChange.to),
     "booking.Cancelled": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "booking.Declined": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),
     "booking.gone": ({ booking, eventId }) => console.log(`${eventId}: release ${booking.bookingCode}`),

@@ -3,7 +3,7 @@
 //   `handler`: behind a function URL or API Gateway, as https://…/hooks?key=<the secret>
 //   `drain`: on a schedule of EventBridge, each minute, for retries
 // Try it on your machine: STAYHOOK_BASE_URL=… STAYHOOK_ACCESS_TOKEN=… WEBHOOK_SECRET=… npm start
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toLambdaHandler } from "stayhook/lambda";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
@@ -18,7 +18,7 @@ const store: EventStore = DATABASE_URL
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -28,7 +28,7 @@ const webhooks = createWebhookHandler({
   processing: "inline", // before the answer: afterwards the function is frozen
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

@@ -47,12 +47,12 @@ const webhooks = createWebhookHandler({
   client,
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
-  // Do not set skipUnchanged: true. Each read must update the row's version, even if the listing has not changed.
   on: {
     fallback: (event) => {
       // The list itself tells which listings are missing.
       if (!("listing" in event) || event.type === "listing.gone") return;
       const { eventId, listing } = event;
+      // Also if the listing has not changed: each read must update the row's version.
       event.atomically((tx) => {
         const change = writeListing(tx, listing);
         if (change) news.set(eventId, change);

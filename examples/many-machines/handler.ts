@@ -1,6 +1,6 @@
 // The store and the callbacks, for both kinds of processes: receivers and workers.
 import { setTimeout as sleep } from "node:timers/promises";
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { redisStore } from "stayhook/redis";
 import type { EventStore } from "stayhook/store";
@@ -23,9 +23,9 @@ export const webhooks = createWebhookHandler({
   concurrency: 3, // per worker; low, so that events wait
   leaseDuration: 3000, // ms; short, so that a killed worker's events are free soon
   on: {
-    "booking.Confirmed": async ({ eventId, booking }) => {
+    "booking.Confirmed": async ({ eventId, booking, stayChange }) => {
       await sleep(50); // stands for real work
-      console.log(`${eventId} block ${booking.bookingCode}, ${stay(booking).nights} nights`);
+      console.log(`${eventId} block ${booking.bookingCode}, ${stayChange.to?.nights} nights`);
     },
     "booking.Cancelled": async ({ eventId, booking }) => {
       await sleep(50);

@@ -20,7 +20,7 @@ export class WebhooksController implements OnApplicationShutdown {
       store: this.#store,
       verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
       on: {
-        "booking.Confirmed": ({ booking }) => calendar.set(booking),
+        "booking.Confirmed": ({ stayChange }) => calendar.set(stayChange),
         "booking.Cancelled": ({ booking }) => calendar.delete(booking),
         "booking.Declined": ({ booking }) => calendar.delete(booking),
         "booking.gone": ({ booking }) => calendar.delete(booking),

@@ -1,7 +1,7 @@
 import { eq } from "drizzle-orm";
 import { int, mysqlTable, varchar } from "drizzle-orm/mysql-core";
 import { drizzle } from "drizzle-orm/mysql2";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { mysqlStore } from "stayhook/mysql";
 
 const stays = mysqlTable("stays", {
@@ -17,7 +17,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         const db = drizzle({ client: tx });
         await db.delete(stays).where(eq(stays.code, event.booking.bookingCode));

@@ -1,7 +1,7 @@
 import { eq } from "drizzle-orm";
 import { drizzle } from "drizzle-orm/node-postgres";
 import { integer, pgTable, varchar } from "drizzle-orm/pg-core";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 
 const stays = pgTable("stays", {
@@ -17,7 +17,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         const db = drizzle({ client: tx });
         await db.delete(stays).where(eq(stays.code, event.booking.bookingCode));

@@ -1,7 +1,7 @@
 import { eq } from "drizzle-orm";
 import { integer, sqliteTable, text } from "drizzle-orm/sqlite-core";
 import { drizzle } from "drizzle-orm/sqlite-proxy";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { runOn } from "./run-on.ts";
 
@@ -21,7 +21,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically((tx) => {
         const { sql, params } = db.delete(stays).where(eq(stays.code, event.booking.bookingCode)).toSQL();
         runOn(tx, sql, params);

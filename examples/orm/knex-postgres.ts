@@ -1,5 +1,5 @@
 import knex from "knex";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 
 interface Row {
@@ -18,7 +18,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         await stays().where({ code: event.booking.bookingCode }).delete().connection(tx);
         if (to) {

@@ -6,7 +6,7 @@ import {
   MysqlIntrospector,
   MysqlQueryCompiler,
 } from "kysely";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { mysqlStore } from "stayhook/mysql";
 
 interface Database {
@@ -29,7 +29,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         const run = (query: Compilable) => {
           const { sql, parameters } = query.compile();

@@ -1,5 +1,5 @@
 import { Kysely, PostgresDialect } from "kysely";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 
 interface Database {
@@ -12,7 +12,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         const pool = { options: {}, connect: async () => tx, end: async () => {} };
         const db = new Kysely<Database>({ dialect: new PostgresDialect({ pool }) });

@@ -6,7 +6,7 @@ import {
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from "kysely";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 import { runOn } from "./run-on.ts";
 
@@ -30,7 +30,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically((tx) => {
         const run = (query: Compilable) => {
           const { sql, parameters } = query.compile();

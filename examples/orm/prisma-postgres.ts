@@ -1,6 +1,6 @@
 import { PrismaPg } from "@prisma/adapter-pg";
 import pg from "pg";
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { postgresStore } from "stayhook/postgres";
 import { PrismaClient } from "./generated/client.ts";
 
@@ -18,7 +18,7 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: process.env.WEBHOOK_SECRET }),
   on: {
     booking: (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       event.atomically(async (tx) => {
         const prisma = prismaOn(tx);
         await prisma.stay.deleteMany({ where: { code: event.booking.bookingCode } });

@@ -7,7 +7,8 @@
 // Tell the platform the address once:
 //   await client.webhookConfig.ensure({ endpoints: url }); // https://you.example/hooks?key=<secret>
 //
-// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h), and
+// Also taken from the environment: HOST (127.0.0.1), PORT (3000), EVENTS_DB (events.db), RECONCILE_EVERY (6h),
+// ENDPOINT_URL (https://you.example/hooks, without the secret), with which each pass compares the configured URL, and
 // METRICS_PORT (9464), where Prometheus finds /metrics. Keep that port away from the internet.
 import { createServer } from "node:http";
 import { collectDefaultMetrics, Registry } from "prom-client";
@@ -19,7 +20,7 @@ import { createGauges, createMetrics } from "./metrics.ts";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
 const { HOST = "127.0.0.1", PORT = "3000", METRICS_PORT = "9464" } = process.env;
-const { EVENTS_DB = "events.db", RECONCILE_EVERY = "6h" } = process.env;
+const { EVENTS_DB = "events.db", RECONCILE_EVERY = "6h", ENDPOINT_URL } = process.env;
 
 const registry = new Registry();
 collectDefaultMetrics({ register: registry });
@@ -39,10 +40,14 @@ const webhooks = createWebhookHandler({
   observe: createMetrics(registry),
   silentAfter: 24 * 60 * 60_000,
 });
-const setGauges = createGauges(registry, webhooks);
+const setGauges = createGauges(registry, webhooks, store);
 
-// The handler's observe gets the reconciler's alarms: missed and drift.
-const reconciler = createReconciler(webhooks, { every: RECONCILE_EVERY });
+// The handler's observe gets the reconciler's alarms: missed and drift. Without the expected URL, there is no drift but
+// a configuration that is off or missing.
+const reconciler = createReconciler(webhooks, {
+  every: RECONCILE_EVERY,
+  expectedEndpoints: ENDPOINT_URL ? await webhooks.endpointUrl(ENDPOINT_URL) : undefined,
+});
 reconciler.start();
 
 const server = createServer(toNodeHandler(webhooks));

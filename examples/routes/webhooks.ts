@@ -1,12 +1,12 @@
 // The handler for the routes in this folder. In your app, only server code may import this module.
-import { createWebhookHandler, StayhookClient, sharedSecret, stay } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
 
 const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
 
 // Stands for your calendar. It keeps one stay for each booking code, so that a moved stay replaces the old one.
 const calendar = {
-  set: (...row: unknown[]) => console.log("block", ...row),
+  set: (bookingCode: string, stay: unknown) => console.log("block", bookingCode, JSON.stringify(stay)),
   delete: (bookingCode: string) => console.log("release", bookingCode),
 };
 
@@ -16,7 +16,7 @@ export const webhooks = createWebhookHandler({
   store,
   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
   on: {
-    "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+    "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
     "booking.gone": ({ booking }) => calendar.delete(booking.bookingCode),

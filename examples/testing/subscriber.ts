@@ -1,5 +1,5 @@
 // The subscriber under test. It keeps a calendar with one stay for each booking code, so a moved stay replaces the old one.
-import { type BookingEvent, createWebhookHandler, type StayhookClient, sharedSecret, stay } from "stayhook";
+import { type BookingEvent, createWebhookHandler, type StayhookClient, sharedSecret } from "stayhook";
 import type { EventStore } from "stayhook/store";
 
 export interface Calendar {
@@ -9,9 +9,8 @@ export interface Calendar {
 
 export const onConfirmed = (calendar: Calendar) => async (event: BookingEvent<"Confirmed">) => {
   if (!event.changed) return;
-  const { bookingCode, listingId } = event.booking;
-  const { checkIn, checkOut } = stay(event.booking);
-  await calendar.set(bookingCode, listingId, checkIn, checkOut);
+  const { to } = event.stayChange;
+  if (to) await calendar.set(to.bookingCode, to.listingId, to.checkIn, to.checkOut);
 };
 
 export const onCancelled = (calendar: Calendar) => async (event: BookingEvent<"Cancelled" | "gone">) => {

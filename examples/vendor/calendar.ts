@@ -13,9 +13,17 @@ export function block(account: string, stay: BookingStay, query: Query = db.quer
   );
 }
 
-/** @param query - for a write in the transaction of `event.atomically` */
-export function release(account: string, bookingCode: string, query: Query = db.query) {
-  return query("DELETE FROM stays WHERE account = $1 AND booking = $2", [account, bookingCode]);
+/**
+ * Frees the nights of this booking in this listing only: the booking may have moved to another one.
+ *
+ * @param query - for a write in the transaction of `event.atomically`
+ */
+export function release(account: string, { bookingCode, listingId }: BookingStay, query: Query = db.query) {
+  return query("DELETE FROM stays WHERE account = $1 AND booking = $2 AND listing = $3", [
+    account,
+    bookingCode,
+    String(listingId),
+  ]);
 }
 
 /** Returns the stays of one account, by listing and first night. */

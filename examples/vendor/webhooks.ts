@@ -1,12 +1,31 @@
 // One client, one handler and one reconciler serve all accounts.
-import { createWebhookHandler, StayhookClient, sharedSecret, stayChange } from "stayhook";
+import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
+import { createStays, hold } from "stayhook/stays";
 import { accountIds, tokenOf } from "./accounts.ts";
 import { block, release } from "./calendar.ts";
-import { queryIn, store } from "./database.ts";
+import { queryIn, store, type Transaction } from "./database.ts";
 import { baseUrl, hooksUrl, reconcileEvery, timeZone, webhookSecret } from "./settings.ts";
 
 export const client = new StayhookClient({ baseUrl, accessToken: ({ account }) => tokenOf(account) });
+
+const stays = createStays({
+  accounts: true,
+  want: () => [hold("nights")],
+  apply: {
+    nights: {
+      // The calendar changes in the transaction that marks the event as done: both happen once, or neither does.
+      begin: ({ account, stay, atomically }) => {
+        atomically((tx: Transaction) => block(account, stay, queryIn(tx)));
+        console.log(`${account}: block ${stay.bookingCode}, ${stay.checkIn} to ${stay.checkOut}`);
+      },
+      end: ({ account, stay, atomically }) => {
+        atomically((tx: Transaction) => release(account, stay, queryIn(tx)));
+        console.log(`${account}: release ${stay.bookingCode}`);
+      },
+    },
+  },
+});
 
 export const webhooks = createWebhookHandler({
   client,
@@ -15,17 +34,8 @@ export const webhooks = createWebhookHandler({
   verify: sharedSecret({ query: "key", secret: webhookSecret, perAccount: true }),
   // For accounts in several zones, keep each one's zone in its row, and return it here: (booking, { account }) => …
   timeZone,
+  stays,
   on: {
-    booking: (event) => {
-      const { account, booking } = event;
-      const { from, to } = stayChange(event);
-      // The calendar changes in the transaction that marks the event as done: both happen once, or neither does.
-      event.atomically((tx) =>
-        to ? block(account, to, queryIn(tx)) : release(account, booking.bookingCode, queryIn(tx)),
-      );
-      if (to) console.log(`${account}: block ${booking.bookingCode}, ${to.checkIn} to ${to.checkOut}`);
-      else if (from) console.log(`${account}: release ${booking.bookingCode}`);
-    },
     "listing.Published": ({ account, listing }) =>
       console.log(`${account}: live ${listing.listingId}, ${listing.listingName}`),
   },

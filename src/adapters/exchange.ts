@@ -15,10 +15,10 @@ import { assertHandler, type Endpoint, type FetchHandler, isFetchHandler, withEn
 import { isStillSent, nodeRequestIn, nodeResponseIn, serverOf, takeOver } from "./node-objects.ts";
 
 /** The part of a webhook handler that the adapters use. */
-export interface Webhooks {
+export type Webhooks = {
   /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest): Promise<ReceiveResult>;
-}
+};
 
 /** Finds the account in a request of the framework. */
 export type AccountFinder<R> = {
@@ -229,8 +229,8 @@ async function exchangePage(handler: FetchHandler, exchanged: Exchange): Promise
   try {
     const made = toWebRequest(exchanged);
     const page = made ? await handler.fetch(made) : new Response(null, { status: 400 });
-    // If the handler left the body unread, drop the body as it arrives.
-    if (made?.body && !made.body.locked) await made.body.cancel();
+    // If the handler left the body unread, drop the body as it arrives. Do not wait for that: somebody may hold a copy.
+    if (made?.body && !made.body.locked) made.body.cancel().catch(() => {});
     await writePage(request, response, page);
   } catch {
     // The client has disconnected, or the stream of the answer failed.

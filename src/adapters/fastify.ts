@@ -2,11 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
 import { endpointOf, type FetchHandler } from "./handlers.ts";
 
-export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
+export type { AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /** The part of a Fastify instance that the plugin uses. */
-export interface FastifyLike {
+type FastifyLike = {
   /** Removes the body parsers of the plugin's context. */
   removeAllContentTypeParsers(): void;
   /** Adds a body parser to the plugin's context. */
@@ -25,31 +25,31 @@ export interface FastifyLike {
   ): unknown;
   /** Adds a route for all methods. */
   all(path: string, handler: (request: FastifyRequestLike, reply: FastifyReplyLike) => void): unknown;
-}
+};
 
 /** The part of Fastify's request that the plugin uses. */
-export interface FastifyRequestLike {
+type FastifyRequestLike = {
   /** Node's request. */
   readonly raw: IncomingMessage;
   /** The original URL, including a prefix that a router has removed from Node's `url`. */
   readonly originalUrl: string;
   /** The output of the body parser. */
   readonly body: unknown;
-}
+};
 
 /** The request that a function of the option `account` gets. */
-export interface FastifyRouteRequest extends FastifyRequestLike {
+type FastifyRouteRequest = FastifyRequestLike & {
   /** The parameters of the path, such as those of the plugin's `prefix`. */
   readonly params: Readonly<Record<string, string>>;
-}
+};
 
 /** The part of Fastify's reply that the plugin uses. */
-export interface FastifyReplyLike {
+type FastifyReplyLike = {
   /** Node's response. */
   readonly raw: ServerResponse;
   /** Keeps Fastify from sending an answer of its own. */
   hijack(): unknown;
-}
+};
 
 /** A plugin for `app.register`. */
 export type FastifyPlugin = (app: FastifyLike, options: unknown, done: (error?: Error) => void) => void;

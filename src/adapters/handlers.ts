@@ -7,10 +7,10 @@ import { internalsOf } from "../webhooks/internals.ts";
 import { problemWithTopic, type ReceiveRequest } from "../webhooks/receiving/request.ts";
 
 /** A handler for web requests: the console that `createConsole` makes. */
-export interface FetchHandler {
+export type FetchHandler = {
   /** Takes a web `Request`, and returns the answer to send. */
   readonly fetch: (request: Request) => Promise<Response>;
-}
+};
 
 // `require` and `import` load separate copies of the package. `Symbol.for` gives both copies the same symbol.
 const PAGES = Symbol.for("stayhook.pages");

@@ -2,11 +2,11 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { type AdapterOptions, answerWith, startServing, type Webhooks } from "./exchange.ts";
 import { endpointOf, type FetchHandler } from "./handlers.ts";
 
-export type { AccountFinder, AdapterOptions, Webhooks } from "./exchange.ts";
+export type { AdapterOptions, Webhooks } from "./exchange.ts";
 export type { FetchHandler } from "./handlers.ts";
 
 /** The part of a Koa context that the middleware uses. */
-export interface KoaContextLike {
+type KoaContextLike = {
   /** Node's request. */
   readonly req: IncomingMessage;
   /** Node's response. */
@@ -17,13 +17,13 @@ export interface KoaContextLike {
   readonly request: object;
   /** `false` keeps Koa from writing the answer. */
   respond?: boolean | undefined;
-}
+};
 
 /** The context that a function of the option `account` gets. */
-export interface KoaRouterContext extends KoaContextLike {
+type KoaRouterContext = KoaContextLike & {
   /** The parameters of the path, as a router adds them. */
   readonly params: Readonly<Record<string, string>>;
-}
+};
 
 /** Middleware for `app.use` and for a router's routes. */
 export type KoaMiddleware = (context: KoaContextLike) => Promise<void>;

@@ -5,20 +5,18 @@ import type { ReceiveContext } from "../webhooks/request-context.ts";
 import type { AdapterOptions } from "./exchange.ts";
 import { assertHandler, endpointOf, withEndpoint } from "./handlers.ts";
 
-export type { AccountFinder, AdapterOptions } from "./exchange.ts";
+export type { AdapterOptions } from "./exchange.ts";
 export {
   type SqsBatchResponse,
   type SqsEvent,
-  type SqsRecord,
-  type SqsWebhooks,
   toSqsHandler,
 } from "./sqs.ts";
 
 /** The part of a webhook handler that the Lambda function uses. */
-export interface LambdaWebhooks {
+type LambdaWebhooks = {
   /** Takes a notification, and returns the HTTP answer to send. */
   receive(request: ReceiveRequest, context?: ReceiveContext): Promise<ReceiveResult>;
-}
+};
 
 /**
  * An event of an API Gateway REST API or HTTP API, a function URL or a load balancer. Declares only the fields that

@@ -3,10 +3,10 @@ import type { ProcessOptions } from "../webhooks/processing/process-now.ts";
 import { assertHandler } from "./handlers.ts";
 
 /** The part of a webhook handler that the Lambda function uses. */
-export interface SqsWebhooks {
+type SqsWebhooks = {
   /** Processes one notification. */
   process(notification: string, options?: ProcessOptions): Promise<unknown>;
-}
+};
 
 /** Lambda's event for a batch of SQS messages. Declares only the fields that the Lambda function uses. */
 export interface SqsEvent {
@@ -15,14 +15,14 @@ export interface SqsEvent {
 }
 
 /** The part of an SQS message that the Lambda function uses. */
-export interface SqsRecord {
+type SqsRecord = {
   /** The id that SQS gave the message. */
   readonly messageId: string;
   /** The text of the message: the event as JSON, or the notification. */
   readonly body: string;
   /** The attributes that SQS adds, such as `ApproximateReceiveCount`. */
   readonly attributes?: Readonly<Record<string, string | undefined>> | undefined;
-}
+};
 
 /**
  * Lists the messages that SQS must deliver again. Lambda reads the list only if you enable `ReportBatchItemFailures`

@@ -1,6 +1,6 @@
 // Gives what an app for one account has stored to an account, for an app that begins to serve many.
 
-import { accountOf, inAccount, splitKey } from "../account.ts";
+import { accountOf, inAccount, refsAbout, splitKey } from "../account.ts";
 import { StayhookError } from "../errors.ts";
 import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
@@ -28,7 +28,8 @@ export interface Adopted {
 export async function adoptInto(store: Store, account: string): Promise<Adopted> {
   const refs = new Set<string>();
   const withoutRecord: string[] = [];
-  for await (const { ref } of store.snapshots()) if (splitKey(ref).account === undefined) refs.add(ref);
+  for (const kept of [store.snapshots(), store.ledgers()])
+    for await (const { ref } of kept) if (splitKey(ref).account === undefined) refs.add(ref);
   for await (const event of eachEvent(store, {})) {
     if (accountOf(event) !== undefined) continue;
     if (event.ref === null) withoutRecord.push(event.eventId);
@@ -60,7 +61,9 @@ async function moveRecord(store: Store, account: string, ref: string) {
     if (events.some(isHeld)) return undefined;
     const record = await store.snapshotOf(ref);
     const snapshots = record ? [{ ...record, ref: inAccount(account, ref) }] : [];
-    await store.restore({ events: events.map((event) => moved(event, account)), snapshots });
+    const ledger = await store.ledgerOf(ref);
+    const ledgers = ledger === undefined ? [] : [{ ref: inAccount(account, ref), ledger }];
+    await store.restore({ events: events.map((event) => moved(event, account)), snapshots, ledgers });
     // Erase nothing that was not copied: a process of the old app may have recorded an event meanwhile.
     const again = await eventsOf(store, ref);
     if (again.length !== events.length || !again.every(({ eventId }, n) => eventId === events[n]!.eventId))
@@ -76,10 +79,14 @@ async function moveRecord(store: Store, account: string, ref: string) {
   return undefined;
 }
 
-/** The events of a record, the oldest first: those that come first in `restore` count as received first. */
+/**
+ * The events of a record, the oldest first: those that come first in `restore` count as received first. With those of a
+ * booking come the messages about it, because `erase` deletes them, too.
+ */
 async function eventsOf(store: Store, ref: string): Promise<StoredEvent[]> {
   const events: StoredEvent[] = [];
-  for await (const event of eachEvent(store, { ref })) events.push(event);
+  for (const each of refsAbout(ref))
+    for await (const event of eachEvent(store, { ref: each })) events.push(event);
   return events.reverse();
 }
 

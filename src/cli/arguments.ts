@@ -1,5 +1,5 @@
 import { ACCOUNT_RULE, isAccount } from "../account.ts";
-import { type FilterField, isRef, readFilter } from "../console/event-filter.ts";
+import { type FilterField, isRef, REF_RULE, readFilter } from "../console/event-filter.ts";
 import { StayhookError } from "../errors.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import { eventStates } from "../stores/event-states.ts";
@@ -70,7 +70,7 @@ export function filterOf({ text }: Invocation, states = eventStates): EventFilte
 export function checkRef(ref: string, name: string): string {
   if (!isRef(ref))
     throw new UsageError(
-      `${name} must be booking:<code> or listing:<id>, such as booking:HX3K9, or a17/booking:HX3K9 with an account.`,
+      `${name} must be ${REF_RULE}, such as booking:HX3K9, or a17/booking:HX3K9 with an account.`,
     );
   return ref.trim();
 }

@@ -19,8 +19,6 @@ export interface Option {
   /** The placeholder for the value in the help, such as `<url>`. An option without a placeholder takes no value. */
   readonly value?: string;
   readonly short?: string;
-  /** All values that the option may have, for completion in a shell. */
-  readonly choices?: readonly string[];
   /** Whether the option may be given more than once. */
   readonly multiple?: boolean;
 }
@@ -39,8 +37,6 @@ export interface Command {
   readonly takes?: string;
   /** The smallest and the largest number of arguments. Default `[0, 0]`. */
   readonly arguments?: readonly [least: number, most: number];
-  /** Values of the first argument, for completion in a shell. */
-  readonly choices?: readonly string[];
   /** Further paragraphs of the command's help. The help breaks their lines at the terminal's width. */
   readonly description?: string;
   /** A further table of the command's help. */

@@ -67,9 +67,4 @@ export const commands: readonly Entry[] = [
     summary: "check the base URL, the token, the clock, the configuration and the endpoints",
     load: async () => (await import("./commands/doctor.ts")).doctor,
   },
-  {
-    name: "completion",
-    summary: "print a script that completes commands, options and values in your shell",
-    load: async () => (await import("./commands/completion.ts")).completionOf(commands),
-  },
 ];

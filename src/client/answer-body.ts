@@ -2,30 +2,26 @@
 
 import type { Issue } from "../errors.ts";
 import type { Log } from "../logger.ts";
-import { rememberAsSent } from "../models/as-sent.ts";
 import { codeOf } from "../models/records.ts";
 import { type StandardResult, type StandardSchema, toIssues } from "../models/standard-schema.ts";
 import type { Answer } from "./answer.ts";
 import type { Reader } from "./api-promise.ts";
 import {
-  comparable,
   type Found,
   findList,
   findRecord,
+  isAskedBy,
   isEmptyList,
   type Part,
   saysNone,
   saysNotFound,
 } from "./find-in-body.ts";
-import type { Properties } from "./json.ts";
 import { failureBesideEmptyList, failureIn, failureOfWrite } from "./told-failures.ts";
 
 /** A kind of record of the platform, such as a booking. */
 export interface Model<T> {
   readonly name: string;
   readonly schema: StandardSchema<T>;
-  /** Whether the user's own schema makes the record. It may leave out fields that the handler compares. */
-  readonly isCustom: boolean;
   /** The fields that every record has. The first field identifies the record. */
   readonly required: readonly [string, ...string[]];
   /** Returns the names of the fields whose values have an unexpected type. */
@@ -37,6 +33,8 @@ export interface Page<T> {
   readonly answer: Answer;
   /** The valid rows. */
   readonly rows: T[];
+  /** The valid rows as the platform sent them. */
+  readonly sent: readonly unknown[];
   /** The issues of the invalid rows. */
   readonly issues: readonly Issue[];
   /** The number of invalid rows. */
@@ -64,7 +62,7 @@ export class Readers {
    */
   record<T>(model: Model<T>, asked: string | number): Reader<T> {
     const [identity] = model.required;
-    const isAsked = (value: unknown) => comparable((value as Properties)[identity]) === comparable(asked);
+    const isAsked = isAskedBy(identity, asked);
     return async (answer) => {
       if (answer.cutOff) throw answer.cutOff;
       const { value } = answer.body;
@@ -124,15 +122,19 @@ export class Readers {
       if (!list) throw answer.invalid([{ path: [], message: "the body has no list" }]);
       if (list.alternatives.length > 0) throw answer.invalid(ambiguity("list", list));
       const rows: T[] = [];
+      const sent: unknown[] = [];
       const issues: Issue[] = [];
       let read = 0;
       for (const value of list.value) {
         const result = await validate(model.schema, { value, path: [...list.path, read++] }, answer);
         if ("issues" in result) issues.push(...result.issues);
-        else rows.push(this.#made(result.value, model, value));
+        else {
+          rows.push(this.#warnOfUnexpected(result.value, model));
+          sent.push(value);
+        }
         if (issues.length >= maxIssues) break;
       }
-      return { answer, rows, issues, invalid: read - rows.length, length: list.value.length };
+      return { answer, rows, sent, issues, invalid: read - rows.length, length: list.value.length };
     };
   }
 
@@ -149,13 +151,7 @@ export class Readers {
     // The platform may send a code of digits as a number, which most models refuse.
     if (value !== part.value) result = await validate(model.schema, { ...part, value }, answer);
     if ("issues" in result) throw answer.invalid(result.issues);
-    return this.#made(result.value, model, part.value);
-  }
-
-  /** @param value - the part of the answer of which the schema made the record */
-  #made<T>(record: T, model: Model<T>, value: unknown): T {
-    if (model.isCustom) rememberAsSent(record, value);
-    return this.#warnOfUnexpected(record, model);
+    return this.#warnOfUnexpected(result.value, model);
   }
 
   #warnOfUnexpected<T>(record: T, { name, unexpected }: Model<T>): T {

@@ -54,8 +54,12 @@ export class Answer implements Exchange {
     this.mayBeMissing = mayBeMissing;
     this.missing = mayBeMissing && (status === 404 || status === 410);
     this.#request = request;
-    if (!this.missing && (status < 200 || status > 299))
-      throw APIError.of(this.#errorInit(describeRedirect(response)));
+    if (!this.missing && (status < 200 || status > 299)) {
+      const redirect = describeRedirect(response);
+      // The query of the target may name a guest.
+      const logged = redirect?.replace(/[?#].*/s, "");
+      throw APIError.of(this.#errorInit(logged, messageIn(body.value) ?? redirect));
+    }
     const isRead = request.method === "GET" && !this.missing && status !== 204;
     if (isRead && body.kind === "empty")
       this.cutOff = new ConnectionError(
@@ -75,7 +79,7 @@ export class Answer implements Exchange {
       `${method} ${path}`,
       whole === undefined ? redact.issues(issues) : [{ path: [], message: whole }],
       this.#shownBody(redact),
-      options,
+      { ...options, logged: this.body.kind === "text" ? NOT_JSON : undefined },
     );
   }
 
@@ -85,7 +89,7 @@ export class Answer implements Exchange {
     if (kind === "cut")
       return `the body is longer than ${this.#request.maxResponseBytes} bytes. Set the client's option \`maxResponseBytes\``;
     return kind === "text"
-      ? `is not JSON: ${redact
+      ? `${NOT_JSON}: ${redact
           .text(value as string)
           .trim()
           .slice(0, 200)}`
@@ -93,8 +97,8 @@ export class Answer implements Exchange {
   }
 
   /** Makes the error for a body that reports a missing record. */
-  notFound(detail = messageIn(this.body.value) ?? "there is no such record"): NotFoundError {
-    return new NotFoundError(this.#errorInit(detail));
+  notFound(detail = "there is no such record"): NotFoundError {
+    return new NotFoundError(this.#errorInit(detail, messageIn(this.body.value)));
   }
 
   /**
@@ -103,11 +107,9 @@ export class Answer implements Exchange {
    * @param property - the property that reports the failure
    */
   failed([name, value]: readonly [string, unknown]): APIError {
-    return new APIError(
-      this.#errorInit(
-        messageIn(this.body.value) ?? `the body reports a failure: ${JSON.stringify({ [name]: value })}`,
-      ),
-    );
+    const failure = "the body reports a failure";
+    const said = messageIn(this.body.value) ?? `${failure}: ${JSON.stringify({ [name]: value })}`;
+    return new APIError(this.#errorInit(`${failure} in \`${name}\``, said));
   }
 
   /** Removes the secrets of the call, and those of the answer itself. */
@@ -125,19 +127,27 @@ export class Answer implements Exchange {
     return long === undefined ? redact.json(value) : redact.text(long);
   }
 
-  #errorInit(detail = messageIn(this.body.value)): APIErrorInit {
+  /**
+   * @param loggedDetail - what this package says of the answer
+   * @param said - what the platform says. The message shows it first
+   */
+  #errorInit(loggedDetail: string | undefined, said = messageIn(this.body.value)): APIErrorInit {
     const { method, path } = this.#request;
     const redact = this.#redactor();
+    const shown = (text: string | undefined) => (text === undefined ? undefined : redact.text(text));
     return {
       status: this.response.status,
       headers: redact.headers(this.response.headers),
       body: this.#shownBody(redact),
       method,
       path,
-      detail: detail === undefined ? undefined : redact.text(detail),
+      detail: shown(said ?? loggedDetail),
+      loggedDetail: shown(loggedDetail),
     };
   }
 }
+
+const NOT_JSON = "is not JSON";
 
 /** Describes a redirect that the client did not follow, for an error. Returns `undefined` for any other answer. */
 function describeRedirect(response: Response): string | undefined {

@@ -1,19 +1,27 @@
 import { brand } from "../copies.ts";
+import { setLogged } from "../error-text.ts";
 import { describeIssue, type Issue, StayhookError } from "../errors.ts";
 
 export { InvalidArgumentError, type Issue, StayhookError } from "../errors.ts";
 
 /** The arguments for the constructor of {@link APIError}. */
-export interface APIErrorInit extends Pick<APIError, "status" | "headers" | "body" | "method" | "path"> {
+export type APIErrorInit = Pick<APIError, "status" | "headers" | "body" | "method" | "path"> & {
   /** The detail in the error's message. Default: the message in the body. */
   readonly detail?: string | undefined;
-}
+  /** The detail that logs show. Default: none, because the words of the platform may name a guest. */
+  readonly loggedDetail?: string | undefined;
+};
 
 /**
- * The platform answered with a failure. The common statuses have subclasses. The failure may also be a redirect that
- * the client did not follow, or a 2xx answer whose body reports a failure.
+ * The platform's answer reports a failure. The common statuses have subclasses. You get `APIError` itself if no subclass has the
+ * status, for a redirect that the client does not follow, and for a 2xx whose body reports a failure: `success: false`, or an
+ * `error`; of a write, also `ok: false`, or a `status` or `code` that says so. The message then names the property.
  *
- * The error does not show the access token, even if the answer contains the token.
+ * Look at `status`, `body` and `headers`, and give `requestId` to the platform's support. After a redirect, set `baseUrl` to its
+ * target, because the client follows only redirects to URLs below the path of `baseUrl`.
+ *
+ * The error does not show the access token, even if the answer contains the token. The platform's words in `message` may name a
+ * guest, so logs, histories and traces of this package leave them out.
  */
 export class APIError extends StayhookError {
   static {
@@ -39,8 +47,10 @@ export class APIError extends StayhookError {
 
   constructor(init: APIErrorInit) {
     const detail = init.detail ?? messageIn(init.body);
-    const said = detail === undefined ? "" : `: ${shorten(detail)}`;
-    super(`${init.method} ${shorten(init.path)} was answered with ${init.status}${said}`);
+    const messageOf = (said: string | undefined) =>
+      `${init.method} ${shorten(init.path)} was answered with ${init.status}${said === undefined ? "" : `: ${shorten(said)}`}`;
+    super(messageOf(detail));
+    setLogged(this, { message: messageOf(init.loggedDetail) });
     this.status = init.status;
     setHidden(this, { headers: init.headers, body: init.body });
     this.requestId = requestIdIn(init.headers);
@@ -56,7 +66,10 @@ export class APIError extends StayhookError {
   }
 }
 
-/** The platform answered 400. */
+/**
+ * The platform answered 400, because it could not use the request. For a call of `webhookConfig`, often the URL of an endpoint is
+ * wrong. The platform's words are in `message` and `body`. Check the values that you passed.
+ */
 export class BadRequestError extends APIError {
   static {
     brand(this, "BadRequestError");
@@ -65,7 +78,13 @@ export class BadRequestError extends APIError {
   override readonly code = "bad_request" as const;
 }
 
-/** The platform answered 401: the access token is missing, wrong or no longer valid. */
+/**
+ * The platform answered 401: the access token is missing, wrong or no longer valid. If `accessToken` is a function, the client has
+ * called it again with `reason: "unauthorized"`, and repeated the request, before you get this error.
+ *
+ * Check the token with `npx stayhook doctor`. If your tokens expire, pass a function that returns the current token. You need not
+ * hurry, because the events wait in the store until the token works, for up to `giveUpAfter`.
+ */
 export class AuthenticationError extends APIError {
   static {
     brand(this, "AuthenticationError");
@@ -74,7 +93,12 @@ export class AuthenticationError extends APIError {
   override readonly code = "unauthenticated" as const;
 }
 
-/** The platform answered 403. */
+/**
+ * The platform answered 403: the access token is valid, but has no right to read this record or to change the webhook
+ * configuration. Or a firewall in front of the platform answered.
+ *
+ * Check the permissions and the account of the access token, and that the platform allows the IP address of your server.
+ */
 export class PermissionDeniedError extends APIError {
   static {
     brand(this, "PermissionDeniedError");
@@ -83,7 +107,13 @@ export class PermissionDeniedError extends APIError {
   override readonly code = "permission_denied" as const;
 }
 
-/** The record does not exist. The platform answered 404 or 410, or a 2xx whose body reports a missing record. */
+/**
+ * The record does not exist: the platform answered 404 or 410, or a 2xx whose body says so.
+ *
+ * If one record is missing, it may be deleted, or belong to another account, or a stranger may have invented the notification: set
+ * `verify`. If all records are missing, check `baseUrl` with `npx stayhook doctor`. If `webhookConfig.update()` or
+ * `webhookConfig.toggle()` rejects with this error, create a configuration with `ensure`.
+ */
 export class NotFoundError extends APIError {
   static {
     brand(this, "NotFoundError");
@@ -92,7 +122,10 @@ export class NotFoundError extends APIError {
   override readonly code = "not_found" as const;
 }
 
-/** The platform answered 409. */
+/**
+ * The platform answered 409: a webhook configuration exists already, or another request changed it at the same time. Call
+ * `webhookConfig.ensure` instead of `create`, because it updates a configuration that exists.
+ */
 export class ConflictError extends APIError {
   static {
     brand(this, "ConflictError");
@@ -101,7 +134,10 @@ export class ConflictError extends APIError {
   override readonly code = "conflict" as const;
 }
 
-/** The platform answered 422. */
+/**
+ * The platform answered 422: it understood the request, but refuses its values. Read `body`. If you sent the URL of an endpoint,
+ * check that it begins with `https:`, and that its host is public.
+ */
 export class UnprocessableEntityError extends APIError {
   static {
     brand(this, "UnprocessableEntityError");
@@ -110,7 +146,13 @@ export class UnprocessableEntityError extends APIError {
   override readonly code = "unprocessable_entity" as const;
 }
 
-/** The platform answered 429: too many requests. */
+/**
+ * The platform answered 429: too many requests. The client has waited as long as `Retry-After` says, and tried again up to
+ * `maxRetries` times. If `Retry-After` is longer than a minute, you get this error at once.
+ *
+ * Wait for `retryAfter` seconds. If this error is frequent, lower the handler's `concurrency`, so that it reads fewer records at
+ * once.
+ */
 export class RateLimitError extends APIError {
   static {
     brand(this, "RateLimitError");
@@ -127,7 +169,11 @@ export class RateLimitError extends APIError {
   }
 }
 
-/** The platform answered 5xx. */
+/**
+ * The platform answered 5xx, because it failed. If your own code sent an idempotent request, the client has already retried it up
+ * to `maxRetries` times. The handler tries its events again until the platform answers, for up to `giveUpAfter`. Give `requestId`
+ * to the platform's support.
+ */
 export class InternalServerError extends APIError {
   static {
     brand(this, "InternalServerError");
@@ -147,7 +193,13 @@ const classes = new Map<number, new (init: APIErrorInit) => APIError>([
   [429, RateLimitError],
 ]);
 
-/** The client could not reach the platform, or got an incomplete answer. `cause` is the error of the runtime. */
+/**
+ * The client could not reach the platform, or the connection broke before the answer was complete. The message names the host, and
+ * `cause` is the error of the runtime.
+ *
+ * If the cause is `ECONNREFUSED` or `ENOTFOUND`, check `STAYHOOK_BASE_URL`. If it is `CERT_…`, a proxy may replace the platform's
+ * certificate: set `NODE_EXTRA_CA_CERTS`.
+ */
 export class ConnectionError extends StayhookError {
   static {
     brand(this, "ConnectionError");
@@ -156,7 +208,10 @@ export class ConnectionError extends StayhookError {
   override readonly code: string = "connection_failed";
 }
 
-/** An attempt took longer than `timeout`. The time includes the token, redirects and the body. */
+/**
+ * A request attempt took longer than the client's `timeout`, which covers the call of `accessToken`, redirects and the body of the
+ * answer. Raise `timeout` if the platform answers, but slowly.
+ */
 export class ConnectionTimeoutError extends ConnectionError {
   static {
     brand(this, "ConnectionTimeoutError");
@@ -165,7 +220,10 @@ export class ConnectionTimeoutError extends ConnectionError {
   override readonly code = "connection_timeout" as const;
 }
 
-/** The caller's `signal` aborted, for example by `AbortSignal.timeout`. `cause` is the reason of the signal. */
+/**
+ * The `signal` that you passed to the client aborted: your own code aborted the request, or the time of your
+ * `AbortSignal.timeout` is over. `cause` is the reason of the signal.
+ */
 export class AbortError extends StayhookError {
   static {
     brand(this, "AbortError");
@@ -174,7 +232,11 @@ export class AbortError extends StayhookError {
   override readonly code = "aborted" as const;
 }
 
-/** The `accessToken` function threw, or returned a value that no header can hold. `cause` is the thrown error. */
+/**
+ * Your `accessToken` function threw, which `cause` tells, or returned a value that no header can hold. Return a text that is not
+ * empty, without line breaks and without characters beyond Latin-1. If the token is in a vault that is out of reach, do nothing,
+ * because the events wait until the vault answers.
+ */
 export class AccessTokenError extends StayhookError {
   static {
     brand(this, "AccessTokenError");
@@ -183,7 +245,19 @@ export class AccessTokenError extends StayhookError {
   override readonly code = "access_token_failed" as const;
 }
 
-/** The platform answered with success, but with an unexpected body. */
+/**
+ * The platform answered with success, but with an unexpected body. It has one of six causes:
+ *
+ * - The body is not JSON, for example a login page or a JSON text that was cut off. The message shows its first 200 characters.
+ * - The body has no record.
+ * - The record does not match the model. If your own model causes the issue, make the field optional.
+ * - The record is not the requested one.
+ * - Two parts of the body look like the record, and differ. The issues have both paths.
+ * - `webhookConfig.ensure` wrote the configuration, but the platform has another one. The issues have both. Call
+ *   `webhookConfig.get()` some minutes later. If the platform still has another configuration, ask its support.
+ *
+ * After `listings.list()`, take the valid rows from `valid`.
+ */
 export class ResponseValidationError extends StayhookError {
   static {
     brand(this, "ResponseValidationError");
@@ -209,19 +283,26 @@ export class ResponseValidationError extends StayhookError {
     body: unknown,
     {
       valid = [],
+      logged,
       ...options
     }: {
       /** The error that caused this one. */
       readonly cause?: unknown;
       /** The valid rows of a list. */
       readonly valid?: readonly unknown[] | undefined;
+      /** The problem that logs show in place of the issues, if these have words of the platform. */
+      readonly logged?: string | undefined;
     } = {},
   ) {
-    const shown = issues.slice(0, 3).map(describeIssue).join("; ");
+    const all = issues.slice(0, 3).map(describeIssue).join("; ");
     const more = issues.length > 3 ? `; for ${issues.length - 3} more, see error.issues` : "";
     // The limit leaves room for the start of a body that is not JSON.
-    super(`${shorten(request)} was answered with an unexpected body: ${shorten(shown, 600)}${more}`, options);
+    const messageOf = (shown: string) =>
+      `${shorten(request)} was answered with an unexpected body: ${shorten(shown, 600)}${more}`;
+    super(messageOf(all), options);
     this.issues = issues;
+    if (logged !== undefined)
+      setLogged(this, { message: messageOf(logged), issues: [{ path: [], message: logged }] });
     setHidden(this, { body, valid });
   }
 }
@@ -267,13 +348,14 @@ export function retryAfterMs(headers: Headers): number | undefined {
   const value = headers.get("retry-after")?.trim();
   if (value === undefined) return undefined;
   if (/^\d+(?:\.\d+)?$/.test(value)) return Number(value) * 1000;
-  const time = timeOf(value);
+  const time = httpTime(value);
   return time === undefined
     ? undefined
-    : Math.max(0, time - (timeOf(headers.get("date") ?? "") ?? Date.now()));
+    : Math.max(0, time - (httpTime(headers.get("date") ?? "") ?? Date.now()));
 }
 
-function timeOf(date: string): number | undefined {
+/** Returns the time of a date in a header of HTTP, epoch ms, or `undefined` if the date is in none of its forms. */
+export function httpTime(date: string): number | undefined {
   if (!httpDate.test(date)) return undefined;
   // The oldest form has no time zone, so `Date.parse` would read the date as local time.
   const time = Date.parse(/GMT$/i.test(date) ? date : `${date} GMT`);

@@ -37,7 +37,7 @@ export type QueryValue = string | number | boolean;
 export type QueryPairs = URLSearchParams | Iterable<readonly [string, QueryInput[string]]>;
 
 /** The part of a `Response` that the client needs. The responses of undici and node-fetch have it, too. */
-export interface FetchResponse {
+export type FetchResponse = {
   /** The HTTP status. */
   readonly status: number;
   /** The headers of the answer. */
@@ -49,10 +49,10 @@ export interface FetchResponse {
   };
   /** Reads the body as text. */
   text(): Promise<string>;
-}
+};
 
 /** The request that a {@link Fetch} sends. It is an `init` of every `fetch`, also of undici's and node-fetch's. */
-export interface FetchInit {
+export type FetchInit = {
   /** The HTTP method in upper case. */
   method?: string;
   /** The headers by name in lower case. `authorization` has the access token. */
@@ -65,7 +65,7 @@ export interface FetchInit {
   signal?: AbortSignal;
   /** Absent in runtimes that do not know it. */
   cache?: "no-store";
-}
+};
 
 /** A function that sends a request, like `fetch`. Its first argument is the URL as text. */
 export type Fetch = (url: string, init: FetchInit) => Promise<FetchResponse>;

@@ -22,6 +22,7 @@ import {
   requestShape,
   type Settings,
 } from "./client-options.ts";
+import { requiredFields } from "./find-in-body.ts";
 import { Http, type HttpMethod, methods } from "./http.ts";
 import { type ListPromise, listPromise } from "./paging.ts";
 import { path, rawPath } from "./urls.ts";
@@ -211,10 +212,10 @@ export class StayhookClient<out B extends Booking = Booking, out L extends Listi
 }
 
 /** The options of {@link StayhookClient.request}. */
-export interface CustomOptions extends RequestOptions {
+export type CustomOptions = RequestOptions & {
   /** The body, which the client sends as JSON. */
   body?: unknown;
-}
+};
 
 const customSchema = () =>
   optionsObject({
@@ -251,8 +252,7 @@ function bookingsResource<B extends Booking>(
     name: "booking",
     // The cast is safe: if the user gives no schema, `B` is `Booking`.
     schema: schema ?? (Booking as unknown as StandardSchema<B>),
-    isCustom: schema !== undefined,
-    required: ["bookingCode", "status"],
+    required: requiredFields.booking,
     unexpected: (booking) => unexpectedFields(booking, bookingFieldTypes),
   };
   return {
@@ -297,8 +297,7 @@ function listingsResource<L extends Listing>(
   const model: Model<L> = {
     name: "listing",
     schema: schema ?? (Listing as unknown as StandardSchema<L>),
-    isCustom: schema !== undefined,
-    required: ["listingId", "status"],
+    required: requiredFields.listing,
     unexpected: (listing) => unexpectedFields(listing, listingFieldTypes),
   };
   const readPage = (options: RequestOptions | undefined, query: QueryInput) =>

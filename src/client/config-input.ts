@@ -8,17 +8,17 @@ import { isObject } from "./json.ts";
 import { problemWithEndpoint, withTopic } from "./urls.ts";
 
 /** A webhook configuration, as `create` and `update` take it. */
-export interface ConfigInput {
+export type ConfigInput = {
   /** Whether the platform sends notifications. */
   readonly isActive: boolean;
   /** The URL of each topic: https, or http if both the URL and the client's `baseUrl` have a loopback host. */
   readonly endpoints: Readonly<Endpoints>;
   /** The URLs of topics that are newer than this package. If a topic is `null`, the request does not contain it. */
   readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
-}
+};
 
 /** The configuration that `ensure` sets up. */
-export interface EnsureInput {
+export type EnsureInput = {
   /** Whether the platform sends notifications. Default `true`. */
   readonly isActive?: boolean | undefined;
   /**
@@ -28,7 +28,7 @@ export interface EnsureInput {
   readonly endpoints: string | { readonly [T in keyof Endpoints]: Endpoints[T] | null };
   /** The URLs of topics that are newer than this package. `null` removes a topic. */
   readonly otherEndpoints?: Readonly<Record<string, string | null>> | undefined;
-}
+};
 
 /** The webhook configuration as the client sends it, with all topics in one object. */
 export interface WireConfig {

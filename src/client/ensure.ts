@@ -11,14 +11,14 @@ import { secretsIn } from "./endpoint-secrets.ts";
 import { maskedUrl, parseUrl } from "./urls.ts";
 
 /** The result of `ensure`. */
-export interface Ensured {
+export type Ensured = {
   /** The action that `ensure` took. */
   readonly action: "created" | "updated" | "unchanged";
   /** The configuration as `ensure` read it last. */
   readonly config: WebhookConfig;
   /** The configuration that `ensure` found and replaced. It is `undefined` unless `action` is `updated`. */
   readonly previous?: WebhookConfig | undefined;
-}
+};
 
 interface EnsureOptions {
   readonly wanted: WantedConfig;

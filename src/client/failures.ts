@@ -3,7 +3,13 @@
 import { errorText } from "../error-text.ts";
 import { StayhookError } from "../errors.ts";
 import type { SentRequest } from "./answer.ts";
-import { AbortError, ConnectionError, ConnectionTimeoutError, shorten } from "./client-errors.ts";
+import {
+  AbortError,
+  AccessTokenError,
+  ConnectionError,
+  ConnectionTimeoutError,
+  shorten,
+} from "./client-errors.ts";
 import { mostShown, type Redactor, redactor, textsIn } from "./redact.ts";
 
 /** A request of a call. */
@@ -12,6 +18,8 @@ export interface TimedRequest extends SentRequest {
   readonly signal: AbortSignal | undefined;
   /** The time limit of each attempt, ms. */
   readonly timeout: number;
+  /** Whether the attempt still waits for its access token, so that nothing was sent. */
+  asksToken: boolean;
 }
 
 // The codes are those of Node and Bun.
@@ -36,6 +44,11 @@ export function failureOf(cause: unknown, call: TimedRequest, timedOut: boolean)
   if (cause instanceof StayhookError) return cause;
   const redact = withoutSecrets(cause, call);
   const request = `${method} ${shorten(redact.text(url.origin + url.pathname))}`;
+  if (timedOut && call.asksToken) {
+    // The cause tells the handler that the account is at fault, and not the platform.
+    const late = new AccessTokenError(`The accessToken function gave no token within ${call.timeout} ms.`);
+    return new ConnectionTimeoutError(`${request} was not sent: ${late.message}`, { cause: late });
+  }
   if (timedOut)
     return new ConnectionTimeoutError(`${request}: no complete answer within ${call.timeout} ms.`);
   if (isMistake(cause)) return mistakeError(`\`fetch\` threw ${errorText(cause)}`, call, cause);

@@ -67,6 +67,33 @@ export function findRecord(
   return { ...(similar ?? onlyElement({ value: body, path: [] })), whole: false, alternatives: [] };
 }
 
+/** By kind of record: the fields that every record has. The first field identifies the record. */
+export const requiredFields = {
+  booking: ["bookingCode", "status"],
+  listing: ["listingId", "status"],
+} as const;
+
+/** Makes a function that says whether an object has the requested identity. Letter case and outer white space do not matter. */
+export function isAskedBy(identity: string, asked: string | number): (value: unknown) => boolean {
+  return (value) => comparable((value as Properties)[identity]) === comparable(asked);
+}
+
+/**
+ * Returns the record in a body that the client has read, as the platform sent it: the part of which the model made a
+ * booking or listing.
+ *
+ * @returns `undefined` if `body` is no body
+ */
+export function sentRecord(
+  kind: keyof typeof requiredFields,
+  body: unknown,
+  asked: string | number,
+): object | undefined {
+  const required = requiredFields[kind];
+  const { value } = findRecord(body, required, isAskedBy(required[0], asked));
+  return isObject(value) ? value : undefined;
+}
+
 /**
  * Returns the records in the properties of a record that have its identity, but another second field. Then the outer
  * object may be an envelope whose `status` is not the status of the record.
@@ -217,7 +244,7 @@ function onlyEmpty(lists: readonly Part<readonly unknown[]>[]): Part<readonly un
 }
 
 /** Returns an id or code as text that can be compared. Letter case and outer white space do not matter. */
-export function comparable(identity: unknown): string | undefined {
+function comparable(identity: unknown): string | undefined {
   const isText = typeof identity === "string" || typeof identity === "number";
   return isText ? String(identity).trim().toLowerCase() : undefined;
 }

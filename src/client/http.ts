@@ -142,6 +142,7 @@ export class Http {
       maxResponseBytes: this.#settings.maxResponseBytes,
       mayBeMissing: call.mayBeMissing === true,
       sends: 0,
+      asksToken: false,
     };
   }
 
@@ -175,8 +176,10 @@ export class Http {
   async #attempt(call: Outgoing, tokens: TokenSource, number: number, signal: AbortSignal): Promise<Answer> {
     let { url } = call;
     let redirects = 0;
+    call.asksToken = true;
     let token = call.refreshed ?? (await tokens.initial(signal));
     for (;;) {
+      call.asksToken = false;
       call.secrets.add(token.value);
       signal.throwIfAborted();
       const send = () => this.#exchange(call, url, token.value, signal);
@@ -185,6 +188,7 @@ export class Http {
         : send());
       const { response } = exchange;
       if (response.status === 401 && tokens.refreshable && !call.refreshed) {
+        call.asksToken = true;
         token = call.refreshed = await tokens.refresh(token, signal);
         continue;
       }

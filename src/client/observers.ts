@@ -4,7 +4,7 @@ import type { Log } from "../logger.ts";
 import type { StayhookError } from "./client-errors.ts";
 
 /** A request that the client is about to send. */
-export interface RequestObservation {
+export type RequestObservation = {
   /** The id of the request, a random UUID. `onResponse` gets the same id. */
   readonly id: string;
   /** The HTTP method in upper case. */
@@ -21,7 +21,7 @@ export interface RequestObservation {
   readonly resendCount: number;
   /** The account of a client from `client.account(id)`. Other clients' requests have no account. */
   readonly account?: string | undefined;
-}
+};
 
 /** The end of a request. It has a `status`, or an `error` if no complete answer arrived. */
 export type ResponseObservation = RequestObservation & {
@@ -43,12 +43,12 @@ export type ResponseObservation = RequestObservation & {
   );
 
 /** The functions that the client calls for each request. The client logs errors that the functions throw. */
-export interface Observers {
+export type Observers = {
   /** Called before each request. */
   readonly onRequest?: ((request: RequestObservation) => unknown) | undefined;
   /** Called at the end of each request. */
   readonly onResponse?: ((response: ResponseObservation) => unknown) | undefined;
-}
+};
 
 type Name = "onRequest" | "onResponse";
 

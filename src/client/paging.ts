@@ -70,16 +70,20 @@ async function* readPages<T>(
   const options = readOptions();
   const ofCall = options?.query as QueryInput | undefined;
   const rows: T[] = [];
+  const sent: unknown[] = [];
   const asked = new Set<string>();
   const seen = new Set<unknown>();
   let [invalid, cut] = [0, false];
   let failed: Page<T> | undefined;
   for (let query: QueryInput = {}; ; ) {
     const { data: page, response, body } = await readPage(options, query);
-    const news = newRows(page.rows, seen);
+    const news = newRows(page, seen);
     // `push(...news)` would overflow the stack for hundreds of thousands of rows.
-    for (const row of news) rows.push(row);
-    yield news;
+    for (const index of news) {
+      rows.push(page.rows[index]!);
+      sent.push(page.sent[index]);
+    }
+    yield news.map((index) => page.rows[index]!);
     invalid += page.invalid;
     cut ||= page.rows.length + page.invalid < page.length;
     // After an invalid row, read the remaining pages, too, so that the error has all valid rows.
@@ -95,7 +99,7 @@ async function* readPages<T>(
         : next.problem;
     if (problem !== undefined) {
       const error = page.answer.invalid([{ path: [], message: problem }], { cause: next.cause, valid: rows });
-      throw setListFacts(error, { partial: true, invalid });
+      throw setListFacts(error, { partial: true, invalid, sent });
     }
     if (next.query) {
       query = next.query;
@@ -103,7 +107,7 @@ async function* readPages<T>(
     }
 
     const hint = nextPage ? undefined : pagingHint(body, response.headers, page.length);
-    const facts = { partial: cut || hint !== undefined, invalid };
+    const facts = { partial: cut || hint !== undefined, invalid, sent };
     if (failed) throw setListFacts(failed.answer.invalid(failed.issues, { valid: rows }), facts);
     if (hint !== undefined)
       log.warn(
@@ -113,11 +117,11 @@ async function* readPages<T>(
   }
 }
 
-/** Leaves out the rows that an earlier page had, because listings may move while the pages are read. */
-function newRows<T>(rows: readonly T[], seen: Set<unknown>): T[] {
-  const idOf = (row: T) => (row as { readonly listingId?: unknown }).listingId;
-  const news = rows.filter((row) => !seen.has(idOf(row)));
-  for (const row of news) seen.add(idOf(row));
+/** Returns the places of the rows that no earlier page had, because listings may move while the pages are read. */
+function newRows({ rows }: Page<unknown>, seen: Set<unknown>): number[] {
+  const ids = rows.map((row) => (row as { readonly listingId?: unknown }).listingId);
+  const news = [...ids.keys()].filter((index) => !seen.has(ids[index]));
+  for (const index of news) seen.add(ids[index]);
   return news;
 }
 
@@ -154,6 +158,8 @@ export interface ListFacts {
   readonly partial: boolean;
   /** The number of invalid rows. */
   readonly invalid: number;
+  /** The valid rows as the platform sent them, in the order of the rows. */
+  readonly sent: readonly unknown[];
 }
 
 const facts = () => shared("list", () => new WeakMap<object, ListFacts>());

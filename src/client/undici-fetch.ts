@@ -6,7 +6,7 @@ import { type Dispatcher, request } from "undici";
 import { check, option, optionsObject } from "../options.ts";
 import type { Fetch } from "./client-options.ts";
 
-export type { Fetch, FetchInit, FetchResponse } from "./client-options.ts";
+export type { Fetch } from "./client-options.ts";
 
 /** The options of {@link undiciFetch}. */
 export interface UndiciFetchOptions {

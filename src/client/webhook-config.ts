@@ -55,7 +55,6 @@ export interface WebhookConfigResource {
 const configModel: Model<WebhookConfig> = {
   name: "configuration",
   schema: WebhookConfig,
-  isCustom: false,
   required: ["isActive", "endpoints"],
   unexpected: ({ endpoints, otherEndpoints }) =>
     Object.entries({ ...endpoints, ...otherEndpoints })

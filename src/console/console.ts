@@ -2,15 +2,18 @@ import * as z from "zod";
 import { callable, check, optionsObject } from "../options.ts";
 import type { WebhookHandler } from "../webhooks/handler.ts";
 import { internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
+import type { OperatedObservation } from "../webhooks/observability.ts";
 import { inboxOf } from "./inbox.ts";
+import { logOperation } from "./operations.ts";
 
 /** Options of {@link createConsole}. */
 export interface ConsoleOptions {
   /**
    * Decides who may see the console. The console calls this function for every request, even for its stylesheet. If
-   * the result is not `true`, or if the function throws, the console answers 403.
+   * the result is neither `true` nor `{ user }`, or if the function throws, the console answers 403. The log and the
+   * observations `operated` name the `user` of each change.
    */
-  readonly authorize: (request: Request) => boolean | Promise<boolean>;
+  readonly authorize: (request: Request) => Authorized | Promise<Authorized>;
   /**
    * The path of the console, such as `/ops/console`. The console also answers at `/`, because routers and proxies may
    * remove the path. At other paths, the console answers 404. Default: the console answers at any path.
@@ -19,6 +22,14 @@ export interface ConsoleOptions {
   /** Hides the buttons that change or erase events, and answers 405 to POST requests. Default `false`. */
   readonly readOnly?: boolean | undefined;
 }
+
+/** What `authorize` returns: whether the request is allowed, or who has sent it. */
+type Authorized =
+  | boolean
+  | {
+      /** The name, address or id of the person, which the log shows. It must not be empty. */
+      readonly user: string;
+    };
 
 /** The console that {@link createConsole} makes. */
 export interface WebhookConsole {
@@ -56,9 +67,13 @@ export function createConsole(webhooks: WebhookHandler, options: ConsoleOptions)
     ", because forwardTo stores no events, which the console shows",
   );
   const { authorize, basePath, readOnly } = check(schema, options ?? {}, { before });
-  const { store, log } = internalsOf(webhooks)!;
+  const { store, log, observe } = internalsOf(webhooks)!;
+  const operated = (operation: OperatedObservation) => {
+    logOperation(operation, log);
+    observe(operation);
+  };
   return inboxOf(
-    { store: store!, health: () => webhooks.health() },
+    { store: store!, health: () => webhooks.health(), operated },
     { authorize, basePath: basePath?.replace(/\/+$/, ""), readOnly, log },
   );
 }

@@ -70,9 +70,12 @@ const readers: Readonly<Record<FilterField, Reader>> = {
   receivedBefore: readTime,
 };
 
-/** Whether the text is `booking:<code>` or `listing:<id>`, perhaps behind an account and a slash. */
+/** What {@link isRef} allows, in words. */
+export const REF_RULE = "booking:<code>, listing:<id>, or message:<code> for the messages about a booking";
+
+/** Whether the text is a ref, perhaps behind an account and a slash. */
 export function isRef(text: string): boolean {
-  return /^(booking|listing):./.test(splitKey(text).rest);
+  return /^(booking|listing|message):./.test(splitKey(text).rest);
 }
 
 /** Makes a ref from a text without a prefix: a number is a listing's id, and any other text is a booking's code. */
@@ -80,7 +83,7 @@ function readRef(text: string) {
   if (isRef(text)) return text;
   if (text.includes(":"))
     return {
-      message: "must be booking:<code> or listing:<id>, such as booking:HX3K9, or only the code or id",
+      message: `must be ${REF_RULE}, such as booking:HX3K9, or only the code or id`,
     };
   return `${/^\d+$/.test(text) ? "listing" : "booking"}:${text}`;
 }

@@ -1,3 +1,4 @@
+import { refsAbout } from "../account.ts";
 import { eachEvent, PAGE } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
@@ -97,4 +98,13 @@ export async function countEvents(
       return { total, hasMore: true };
   }
   return { total, hasMore: false };
+}
+
+/** Counts the events of a record, for a booking with its messages, as {@link countEvents} does. */
+export async function countEventsAbout(store: Store, ref: string, limit?: CountLimit) {
+  const counts = await forEach(refsAbout(ref), (each) => countEvents(store, { ref: each }, limit));
+  return {
+    total: counts.reduce((sum, { total }) => sum + total, 0),
+    hasMore: counts.some(({ hasMore }) => hasMore),
+  };
 }

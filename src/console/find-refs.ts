@@ -1,6 +1,6 @@
 // Finds the records that a user means by a code or an id.
 
-import { inAccount, splitKey } from "../account.ts";
+import { inAccount, refsAbout, splitKey } from "../account.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { forEach } from "./event-pages.ts";
@@ -19,11 +19,14 @@ export function inEachCase(ref: string): string[] {
   return [...spellings].map((each) => inAccount(account, `${kind}:${each}`));
 }
 
-/** Returns those of the refs of which the store has an event or a snapshot. */
+/** Returns those of the refs of which the store has an event or a snapshot, or of a booking a message. */
 export async function knownOf(store: Store, refs: readonly string[]): Promise<readonly string[]> {
   const known = await forEach(refs, async (ref) => {
-    const [record, events] = await Promise.all([store.snapshotOf(ref), store.list({ ref, limit: 1 })]);
-    return record !== undefined || events.length > 0;
+    const [record, ...events] = await Promise.all([
+      store.snapshotOf(ref),
+      ...refsAbout(ref).map((each) => store.list({ ref: each, limit: 1 })),
+    ]);
+    return record !== undefined || events.flat().length > 0;
   });
   return refs.filter((_, index) => known[index]);
 }
@@ -35,7 +38,7 @@ export async function inKnownCase(store: Store, ref: string): Promise<string> {
 }
 
 function refsOf(account: string | undefined, key: string): string[] {
-  const [, kind, id = key] = /^(booking|listing):(.*)$/s.exec(key) ?? [];
+  const [, kind, id = key] = /^(booking|listing|message):(.*)$/s.exec(key) ?? [];
   const kinds = kind === undefined ? ["booking", "listing"] : [kind];
   return kinds.flatMap((each) => inEachCase(inAccount(account, `${each}:${id}`)));
 }

@@ -26,9 +26,9 @@ export function flashOf(query: URLSearchParams): Html | undefined {
     : html`<p class="flash wait" role="status">${said} ${eventsOf(left)} could not be ${verb} because of ${left === 1 ? "its" : "their"} state. Look at ${left === 1 ? "it" : "them"} again: somebody else may have changed ${left === 1 ? "it" : "them"}.</p>`;
 }
 
-/** Returns a text such as `1 event` or `300 events`. */
-export function eventsOf(count: number): string {
-  return countOf(count, "event");
+/** Returns a text such as `1 event` or `300 parked events`. */
+export function eventsOf(count: number, state = ""): string {
+  return countOf(count, state === "" ? "event" : `${state} event`);
 }
 
 /** Returns a text such as `1 record` or `1,200 records`. */

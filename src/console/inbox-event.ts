@@ -95,6 +95,7 @@ const origins: Readonly<Record<StoredEvent["source"], string>> = {
   reconcile: "Found by the reconciler",
   recheck: "Recheck scheduled",
   timer: "Timer set",
+  thing: "Planned for the stay",
 };
 
 const outcomes: Readonly<Record<AttemptEntry["outcome"], readonly [Tone, string]>> = {

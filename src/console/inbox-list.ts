@@ -86,9 +86,16 @@ async function listedOf(store: Store, selection: Selection, after: string | unde
   return { events, next: found.length > PAGE ? events.at(-1)!.eventId : undefined, cutAfter: undefined };
 }
 
+/** The tab "Parked" shows and groups at most this many events, because an open page reads them again and again. */
+const MOST_PARKED = 1000;
+
 /** Parked events, of which the one that parked last comes first. An event may park a day after it was received. */
 async function parkedOf(store: Store, selection: Selection, after: string | undefined): Promise<Listed> {
-  const { events, cutAfter } = await search(store, selection);
+  const { events, cutAfter } = await search(
+    store,
+    selection,
+    isNarrowed(selection) ? {} : { most: MOST_PARKED },
+  );
   const sorted = events.toSorted((one, other) => Number(parkedAt(other)) - Number(parkedAt(one)));
   // If the event before this page is parked no more, begin anew.
   const start = after === undefined ? 0 : sorted.findIndex(({ eventId }) => eventId === after) + 1;

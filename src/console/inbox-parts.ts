@@ -2,12 +2,14 @@
 
 import { accountOf, splitKey } from "../account.ts";
 import { splitFrames } from "../error-text.ts";
+import type { ThingStatus } from "../stays/things.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { RecordSnapshot } from "../stores/snapshot.ts";
 import type { AttemptEntry, StoredEvent } from "../stores/stored-event.ts";
 import type { Health } from "../webhooks/health.ts";
+import type { OperatedObservation } from "../webhooks/observability.ts";
 import { knownType } from "../webhooks/timer-rules.ts";
 import { parkedAt } from "./cause-key.ts";
 import { type Soonest, soonest } from "./event-pages.ts";
@@ -22,6 +24,8 @@ export type Store = EventStore<unknown>;
 export interface Inbox {
   readonly store: Store;
   health(): Promise<Health>;
+  /** Takes down a change that a user has made. */
+  operated(operation: OperatedObservation): void;
 }
 
 /** The largest number of events that a page lists. */
@@ -165,4 +169,14 @@ function snapshotFacts({ snapshot, sequence, seenAt }: RecordSnapshot, isShown: 
     ["changes", sequence],
     ["last seen", time(seenAt, { short: true })],
   ]);
+}
+
+/** What exists for the stay of a booking, and what is to come. Not its value, which may be a door code. */
+export function thingsCard(things: readonly ThingStatus[], query: URLSearchParams): Html {
+  const rows = things.map(({ name, listingId, stay, state, at, error }) => {
+    const failed =
+      error !== undefined && (isPersonal(query) ? error : "failed. The error may have personal data");
+    return html`<tr><td>${name}</td><td>${listingId}</td><td>${stay.checkIn} to ${stay.checkOut}</td><td>${state}</td><td>${time(at, { short: true })}</td><td>${failed}</td></tr>`;
+  });
+  return html`<section class="card"><h2>Things of the stay</h2><table><thead><tr><th>Thing</th><th>Listing</th><th>Stay</th><th>State</th><th>Next, or since</th><th>Error</th></tr></thead><tbody>${rows}</tbody></table></section>`;
 }

@@ -1,9 +1,12 @@
+import { refsAbout } from "../account.ts";
 import type { FetchHandler } from "../adapters/handlers.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { Log } from "../logger.ts";
 import { healthOf } from "../webhooks/health.ts";
 import { storedId } from "../webhooks/own-ids.ts";
 import { StoreCounts } from "../webhooks/store-counts.ts";
+import { thingsOf } from "../webhooks/things-of.ts";
+import { forEach } from "./event-pages.ts";
 import { listQuery } from "./filter-form.ts";
 import { knownRefs, refsOfAccounts } from "./find-refs.ts";
 import { flashOf, withoutFlash } from "./flash.ts";
@@ -21,6 +24,7 @@ import {
   rowsOf,
   type Store,
   snapshotCard,
+  thingsCard,
   toComeOf,
   wayBack,
 } from "./inbox-parts.ts";
@@ -39,12 +43,12 @@ import {
 /** Makes a console from a store, for the command line tool, which has no handler. */
 export function storeConsole(
   store: Store,
-  options: Pick<SiteOptions, "authorize" | "readOnly">,
+  { operated, ...options }: Pick<SiteOptions, "authorize" | "readOnly"> & Pick<Inbox, "operated">,
 ): FetchHandler {
   const counts = new StoreCounts(store);
   const health = () =>
     healthOf({ store, counts, queue: undefined, closed: false, lastReceivedAt: undefined });
-  return inboxOf({ store, health }, { ...options, log: new Log() });
+  return inboxOf({ store, health, operated }, { ...options, log: new Log() });
 }
 
 /** Makes the console's pages for the events of a store. */
@@ -60,7 +64,7 @@ export function inboxOf(inbox: Inbox, options: SiteOptions): FetchHandler {
       kept: (query) => hiddenFields(listOf(query)),
     },
     view: (visit) => withoutBadFilters(withReplay(replays, inbox, visit)),
-    act: (form, visit) => withoutBadFilters(act(inbox.store, form, visit, replays)),
+    act: (form, visit) => withoutBadFilters(act(inbox, form, visit, replays)),
     stats: async () => {
       const [counts, waiting] = await Promise.all([inbox.store.counts(), inbox.store.oldestWaiting()]);
       return {
@@ -106,7 +110,11 @@ async function withoutBadFilters(answer: Promise<View | GoTo>): Promise<View | G
 
 /** The page of a booking or listing, with its snapshot and its events. */
 async function recordView(store: Store, ref: string, visit: Visit): Promise<View> {
-  const [record, toCome] = await Promise.all([store.snapshotOf(ref), toComeOf(store, { ref }, PAGE)]);
+  const [record, toCome, things] = await Promise.all([
+    store.snapshotOf(ref),
+    toComeOf(store, { ref }, PAGE),
+    thingsOf(store, ref),
+  ]);
   const { events: others, hasMore } = await otherEventsOf(store, ref, toCome.total, PAGE);
   const { query } = visit;
   const body = html`${flashOf(query)}
@@ -116,6 +124,7 @@ async function recordView(store: Store, ref: string, visit: Visit): Promise<View
     html`<a class="button danger" href="?${linkTo(query, { confirm: "erase", record: ref })}">Erase…</a>`
   }</span></div>
 ${snapshotCard(record, query, "No snapshot of this record is stored. The store saves a snapshot when an event of the record is done.")}
+${things.length > 0 && thingsCard(things, query)}
 ${
   toCome.events.length > 0 &&
   html`<section><h2>To come</h2><div class="list">${cutOf(toCome)}${rowsOf(toCome.events, { query })}</div></section>`
@@ -130,13 +139,16 @@ ${hasMore && cutNote(PAGE)}<p><a href="?${listQuery({ filter: { ref } }, query)}
 }
 
 /**
- * The newest events of a record that are not to come.
+ * The newest events of a record that are not to come, and the messages about a booking.
  *
  * @param toCome - the number of scheduled events, which the store lists among the others
  */
 async function otherEventsOf(store: Store, ref: string, toCome: number, most: number) {
-  const found = await store.list({ ref, limit: most + toCome + 1 });
-  const others = found.filter(({ state }) => state !== "scheduled");
+  const lists = await forEach(refsAbout(ref), (each) => store.list({ ref: each, limit: most + toCome + 1 }));
+  const others = lists
+    .flat()
+    .filter(({ state }) => state !== "scheduled")
+    .sort((one, other) => other.receivedAt.getTime() - one.receivedAt.getTime());
   return { events: others.slice(0, most), hasMore: others.length > most };
 }
 

@@ -1,7 +1,5 @@
 // The line of a page that says what came of the last replay.
 
-import { eachEvent } from "../stores/each-event.ts";
-import type { EventFilter } from "../stores/event-filter.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import { eventsOf, withoutFlash } from "./flash.ts";
@@ -26,10 +24,12 @@ export class Replays {
    *
    * @returns the name of the replay for the query. `undefined` if the events are too many
    */
-  async of(store: Store, chosen: EventFilter | readonly StoredEvent[]): Promise<string | undefined> {
+  async of(
+    store: Store,
+    chosen: AsyncIterable<StoredEvent> | Iterable<StoredEvent>,
+  ): Promise<string | undefined> {
     const events: StoredEvent[] = [];
-    for await (const event of Array.isArray(chosen) ? chosen : eachEvent(store, chosen as EventFilter))
-      if (events.push(event) > MOST_EVENTS) return undefined;
+    for await (const event of chosen) if (events.push(event) > MOST_EVENTS) return undefined;
     if (events.length === 0) return undefined;
     const name = randomHex(8);
     this.#replays.set(name, { outcome: new ReplayOutcome(store, events), total: events.length });

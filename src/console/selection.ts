@@ -38,11 +38,20 @@ export interface Found {
   readonly cutAfter: number | undefined;
 }
 
-/** Finds the events of a selection. Without a limit, finds all in the events that a search reads. */
+interface SearchOptions {
+  /** The largest number of events to find. Default: all in the events that a search reads. */
+  readonly limit?: number;
+  /** The event behind which the search begins. */
+  readonly after?: string | undefined;
+  /** The largest number of events to read. */
+  readonly most?: number;
+}
+
+/** Finds the events of a selection. */
 export function search(
   store: Pick<EventStore<unknown>, "list">,
   selection: Selection,
-  options: { readonly limit?: number; readonly after?: string | undefined } = {},
+  options: SearchOptions = {},
 ): Promise<Found> {
   return searchFor(store, selection.filter, matcherOf(selection), options);
 }
@@ -52,19 +61,16 @@ export async function searchFor(
   store: Pick<EventStore<unknown>, "list">,
   filter: EventFilter,
   isMatch: (event: StoredEvent) => boolean,
-  {
-    limit = Number.POSITIVE_INFINITY,
-    after,
-  }: { readonly limit?: number; readonly after?: string | undefined } = {},
+  { limit = Number.POSITIVE_INFINITY, after, most = MOST_SEARCHED }: SearchOptions = {},
 ): Promise<Found> {
   const endsAt = performance.now() + SEARCH_TIMEOUT;
   const events: StoredEvent[] = [];
   let read = 0;
   let last: string | undefined;
-  for await (const event of eachEvent(store, filter, { page: SEARCH_PAGE, after })) {
+  for await (const event of eachEvent(store, filter, { page: Math.min(SEARCH_PAGE, most + 1), after })) {
     const isFull = events.length >= limit && isMatch(event);
     if (isFull) return { events, next: last, cutAfter: undefined };
-    if (read >= MOST_SEARCHED || performance.now() > endsAt) return { events, next: last, cutAfter: read };
+    if (read >= most || performance.now() > endsAt) return { events, next: last, cutAfter: read };
     if (isMatch(event)) events.push(event);
     last = event.eventId;
     read += 1;

@@ -10,12 +10,9 @@ interface ShownError {
   readonly isCut: boolean;
 }
 
-/** A text that the platform sent, which follows the status in the errors of the client. */
-const sentText = /( was answered with [^:]+): .*/;
-
 /**
- * Returns the first line of an attempt's error without the parts that may have personal data: the platform's own text,
- * and all but the class of an error that a callback threw. `undefined` if nothing is left.
+ * Returns the first line of an attempt's error, but only the class of an error that a callback threw, because its message
+ * may have personal data. `undefined` if nothing is left. No stored error has words of the platform.
  */
 export function impersonalError({
   reason,
@@ -23,7 +20,6 @@ export function impersonalError({
 }: Pick<AttemptEntry, "reason" | "error">): ShownError | undefined {
   const { text: whole, frames } = splitFrames(error);
   const line = whole.split(/\n| <- /, 1)[0]!;
-  const text =
-    reason === "callback" ? /^\w*(?:Error|Exception)(?=: |$)/.exec(line)?.[0] : line.replace(sentText, "$1");
+  const text = reason === "callback" ? /^\w*(?:Error|Exception)(?=: |$)/.exec(line)?.[0] : line;
   return text ? { text, frames, isCut: text !== whole } : undefined;
 }

@@ -39,6 +39,8 @@ export interface Visit {
   readonly query: URLSearchParams;
   /** Whether the site refuses changes. A read-only page must show no forms that change anything. */
   readonly readOnly: boolean;
+  /** Who has sent the request, if `authorize` has said so. */
+  readonly user?: string | undefined;
   /** The hidden field that each form with `method="post"` needs. */
   readonly csrf: Html;
 }
@@ -68,8 +70,8 @@ type Stats = Readonly<Record<string, number | undefined>>;
 
 /** Options of {@link createSite}. */
 export interface SiteOptions {
-  /** Decides whether a request is allowed. The site allows the request only if the result is `true`. */
-  readonly authorize: (request: Request) => boolean | Promise<boolean>;
+  /** Decides whether a request is allowed. The site allows the request only if the result is `true` or `{ user }`. */
+  readonly authorize: (request: Request) => unknown;
   /** The path of the site. The site also answers at `/`, because routers may remove the path. Default: any path. */
   readonly basePath?: string | undefined;
   readonly readOnly?: boolean | undefined;
@@ -102,7 +104,8 @@ class Pages {
   }
 
   async answer(request: Request): Promise<Response> {
-    if (!(await this.#isAllowed(request))) return refuse(403, "You are not allowed to see this page.");
+    const visitor = await this.#visitorOf(request);
+    if (!visitor) return refuse(403, "You are not allowed to see this page.");
     const { pathname, searchParams: query } = new URL(request.url);
     const { basePath, readOnly = false } = this.#options;
     if (!isBelow(pathname, basePath)) return refuse(404, "Not found.");
@@ -111,12 +114,12 @@ class Pages {
     switch (request.method) {
       case "GET":
       case "HEAD": {
-        const response = await this.#get({ query, readOnly, csrf });
+        const response = await this.#get({ query, readOnly, csrf, ...visitor });
         if (token.cookie !== undefined) response.headers.append("set-cookie", token.cookie);
         return request.method === "GET" ? response : new Response(null, response);
       }
       case "POST":
-        return this.#post(request, { query, readOnly, csrf });
+        return this.#post(request, { query, readOnly, csrf, ...visitor });
       default:
         return refuse(405, "Method not allowed.", { allow: readOnly ? "GET, HEAD" : "GET, HEAD, POST" });
     }
@@ -130,13 +133,22 @@ class Pages {
     return this.#show(view, { query, readOnly: this.#options.readOnly ?? false, csrf: html`` });
   }
 
-  async #isAllowed(request: Request): Promise<boolean> {
+  /** Who has sent the request. `undefined` if the request is not allowed. */
+  async #visitorOf(request: Request): Promise<Pick<Visit, "user"> | undefined> {
+    // A copy, because `authorize` may read the body. A body that a framework has read cannot be copied.
+    const shown = request.body && !request.bodyUsed ? request.clone() : request;
     try {
-      return (await this.#options.authorize(request)) === true;
+      const answer = await this.#options.authorize(shown);
+      if (answer === true) return {};
+      const { user } = Object(answer) as { readonly user?: unknown };
+      return typeof user === "string" && user !== "" ? { user } : undefined;
     } catch (error) {
       const text = "the console refused a request, because its `authorize` function threw";
       this.#options.log.limited("console-authorize", "warn", text, { error, fromUserCode: true });
-      return false;
+      return undefined;
+    } finally {
+      // The body arrives no longer when both copies are canceled.
+      if (shown !== request && !shown.body?.locked) shown.body?.cancel().catch(() => {});
     }
   }
 

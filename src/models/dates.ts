@@ -13,22 +13,24 @@ export interface Stay {
 }
 
 /** The options of {@link stay}. */
-export interface StayOptions {
+export type StayOptions = {
   /**
    * The IANA time zone of the listing, such as `Europe/Lisbon`. `stay` converts a number, or a time with an offset,
-   * to the day in this zone. Default: the zone of the handler's option `timeZone`, if `booking` is the `event.booking` of
-   * that handler. Without a zone, `stay` converts a number to the day in UTC, and takes the day of a text as it is written.
+   * to the day in this zone. Without a zone, `stay` converts a number to the day in UTC, and throws for a time with an
+   * offset.
    */
   readonly timeZone?: string | undefined;
-}
+};
 
 /**
- * Reads the check-in and check-out dates of a booking. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
+ * Reads the check-in and check-out dates of a booking that the client has read. In a callback, read `event.stay`, which
+ * has the days in the handler's time zone. A date may be `2026-07-01`, `2026/07/01` or `20260701`, with
  * or without a time, an offset and a time zone. Any other text behind the date throws. A date may also be a number: `20260701`, or seconds or ms since 1970. Numbers below 1e11 are
  * seconds. Numbers below 1e8 that are not `YYYYMMDD`, such as days since 1970, throw. A `Date` that a model made is read,
  * too.
  *
- * @throws InvalidArgumentError if a date is absent or cannot be read, or if check-out is before check-in
+ * @throws InvalidArgumentError if a date is absent or cannot be read, if it is a time with an offset and `timeZone` is
+ * absent, or if check-out is before check-in
  * @example
  * ```ts
  * const { checkIn, checkOut, nights } = stay(booking); // "2026-07-01", "2026-07-04", 3
@@ -49,9 +51,10 @@ export function stay(
       path: ["booking"],
       message: `must be a booking with checkIn and checkOut, not ${describeKind(booking)}`,
     });
-  const dayIn = daysIn(options?.timeZone === undefined ? timeZoneOf(booking) : options.timeZone);
+  const dayIn = daysIn(options?.timeZone);
   const read = (field: "checkIn" | "checkOut"): string => {
     const value: unknown = booking[field];
+    if (!dayIn && hasOffset(value)) refuseField(field, value, OFFSET);
     return (
       dayOf(value, dayIn) ??
       refuseField(
@@ -76,30 +79,8 @@ export function stay(
   return { checkIn, checkOut, nights };
 }
 
-// `import` and `require` load separate copies of the package. `Symbol.for` gives the same symbol to each copy.
-const ZONES = Symbol.for("stayhook.timeZones");
-
-/** The time zones of bookings that a handler has read. */
-function zones(): WeakMap<object, string> {
-  const shared = globalThis as { [ZONES]?: WeakMap<object, string> };
-  shared[ZONES] ??= new WeakMap();
-  return shared[ZONES];
-}
-
-/**
- * Makes `stay(booking)` use a time zone.
- *
- * @throws InvalidArgumentError if the runtime does not know the zone
- */
-export function setTimeZone(booking: object, timeZone: string): void {
-  daysIn(timeZone);
-  zones().set(booking, timeZone);
-}
-
-/** Returns the time zone that {@link setTimeZone} has set. */
-export function timeZoneOf(booking: object): string | undefined {
-  return zones().get(booking);
-}
+const OFFSET =
+  "is a time with an offset, so its day depends on the time zone. In a callback, read event.stay. Elsewhere, pass the option timeZone: stay(booking, { timeZone })";
 
 /** Returns the day of an instant as `YYYY-MM-DD`, or `undefined` if the year might not fit into `YYYY`. */
 export type DayIn = (instant: Date) => string | undefined;
@@ -135,6 +116,11 @@ export function isInstant(value: unknown): boolean {
     return utcDay(instant);
   });
   return isAsked;
+}
+
+/** Whether a value is a text that names a point in time, other than seconds or ms since 1970. */
+function hasOffset(value: unknown): boolean {
+  return typeof value === "string" && !/^\d+$/.test(value) && isInstant(value);
 }
 
 /** Returns the day of a number: seconds or ms since 1970, or the digits of a date. */

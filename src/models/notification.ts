@@ -85,18 +85,18 @@ export interface ParsedNotification {
  * booking code and listing id is usable, the other one becomes null if it is unusable or blank. Blank means `0`, `""` or
  * white space.
  *
- * @param options.references - whether to read `bookingCode` and `listingId`. If false, they become null. Default true
+ * @param options.isMessage - whether only a usable `bookingCode` is read. An unusable one and `listingId` become null
  */
 export function parseNotification(
   value: unknown,
-  { references = true }: { readonly references?: boolean } = {},
+  { isMessage = false }: { readonly isMessage?: boolean } = {},
 ): ParsedNotification | { readonly ok: false; readonly issues: Issue[] } {
-  const { given, unusable } = isObject(value) ? counted(value, references) : { given: value };
+  const { given, unusable } = isObject(value) ? counted(value, isMessage) : { given: value };
   const result = WebhookNotification.safeParse(given);
   if (!result.success) return { ok: false, issues: toIssues(result.error.issues) };
   const { eventId, timestamp, bookingCode = null, listingId = null } = result.data;
   const misspelt =
-    references && bookingCode === null && listingId === null ? misspeltIn(given as object) : undefined;
+    !isMessage && bookingCode === null && listingId === null ? misspeltIn(given as object) : undefined;
   return {
     ok: true,
     eventId: eventId.toLowerCase(),
@@ -123,10 +123,13 @@ interface Counted {
 }
 
 /** Returns the notification. A `bookingCode` or `listingId` that must be ignored becomes null. */
-function counted(value: object, references: boolean): Counted {
+function counted(value: object, isMessage: boolean): Counted {
   if (Array.isArray(value)) return { given: value };
-  if (!references) return { given: { ...value, bookingCode: null, listingId: null } };
   const fields = value as { readonly bookingCode?: unknown; readonly listingId?: unknown };
+  if (isMessage) {
+    const bookingCode = isCode(fields.bookingCode) ? fields.bookingCode : null;
+    return { given: { ...value, bookingCode, listingId: null } };
+  }
   const ignored = ignoredOf(fields.bookingCode, fields.listingId);
   if (ignored === undefined) return { given: value };
   const given = { ...value, [ignored]: null };
@@ -138,11 +141,14 @@ function ignoredOf(bookingCode: unknown, listing: unknown): ParsedNotification["
   const isAbsent = (reference: unknown) => reference === null || reference === undefined;
   // The usual notification has one reference.
   if (isAbsent(bookingCode) || isAbsent(listing)) return undefined;
-  const { shape } = WebhookNotification;
-  const isCode = !isBlank(bookingCode) && shape.bookingCode.safeParse(bookingCode).success;
-  const isId = !isBlank(listing) && shape.listingId.safeParse(listing).success;
-  if (isCode === isId) return undefined;
-  return isCode ? "listingId" : "bookingCode";
+  const hasCode = isCode(bookingCode);
+  const hasId = !isBlank(listing) && WebhookNotification.shape.listingId.safeParse(listing).success;
+  if (hasCode === hasId) return undefined;
+  return hasCode ? "listingId" : "bookingCode";
+}
+
+function isCode(bookingCode: unknown): boolean {
+  return !isBlank(bookingCode) && WebhookNotification.shape.bookingCode.safeParse(bookingCode).success;
 }
 
 function isBlank(reference: unknown): boolean {

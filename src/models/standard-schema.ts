@@ -38,7 +38,7 @@ export type StandardResult<Output> =
     };
 
 /** One problem that a schema found. */
-export interface StandardIssue {
+export type StandardIssue = {
   /** The problem. */
   readonly message: string;
   /** The property names and indexes that lead to the invalid value. */
@@ -51,7 +51,7 @@ export interface StandardIssue {
           }
       )[]
     | undefined;
-}
+};
 
 /** Turns the issues of a schema library into the issues of this package's errors. */
 export function toIssues(issues: readonly StandardIssue[]): Issue[] {

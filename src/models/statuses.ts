@@ -19,8 +19,6 @@ export interface Status<Name extends string = string, Verb extends string = stri
   readonly tone: "plain" | "wait" | "good" | "bad";
   /** Whether the reconciler stops reading a record, because the status never changes again. */
   readonly final?: boolean;
-  /** Whether the guest's stay holds, as `stayChange` sees it by default. */
-  readonly holds?: boolean;
   /** Without a move, the sandbox only makes records that begin with this status. */
   readonly move?: StatusMove<Verb>;
 }
@@ -33,7 +31,6 @@ export const bookingTable = [
     name: "Confirmed",
     when: "the booking is confirmed, by Instant Book or by the host",
     tone: "good",
-    holds: true,
     move: { verb: "approve", help: "the host approves", from: (status) => status === "Request" },
   },
   {
@@ -54,6 +51,15 @@ export const bookingTable = [
     },
   },
 ] as const satisfies readonly Status[];
+
+/** The statuses in which a stay holds, unless the handler's option `holds` names others. */
+export const HOLDS: readonly string[] = ["Confirmed", "InHouse"];
+
+/** Whether a stay holds in a status. Letter case does not matter. */
+export function holdsIn(status: string, holds: readonly string[]): boolean {
+  const fold = (text: string) => knownStatus("booking", text).toLowerCase();
+  return holds.some((each) => fold(each) === fold(status));
+}
 
 /** The status that this package gives a record that it knew, and that the platform no longer returns. */
 export const GONE = "gone";

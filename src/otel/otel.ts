@@ -15,6 +15,7 @@ import {
 import * as z from "zod";
 import { accountOf } from "../account.ts";
 import type { RequestObservation, ResponseObservation } from "../client/observers.ts";
+import { withoutWords } from "../error-text.ts";
 import { check, optionsObject } from "../options.ts";
 import type { AttemptResult } from "../queue/work.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
@@ -23,12 +24,12 @@ import type { Observation, Telemetry, WaitingEvents } from "../webhooks/observab
 import { laneOf } from "../webhooks/refs.ts";
 
 /** The options of {@link telemetry}. */
-export interface TelemetryOptions {
+type TelemetryOptions = {
   /** Makes the spans. Default: the tracer `stayhook` of the global provider. */
   readonly tracer?: Tracer | undefined;
   /** Makes the metrics. Default: the meter `stayhook` of the global provider. */
   readonly meter?: Meter | undefined;
-}
+};
 
 /**
  * Makes the `telemetry` option of a handler and its client. The spans and metrics follow OpenTelemetry's semantic
@@ -245,7 +246,7 @@ function gaugesOf(meter: Meter) {
       unit: "{event}",
     }),
     oldestAge: meter.createObservableGauge("stayhook.events.oldest_age", {
-      description: "Age of the oldest event that waits to be handled.",
+      description: "Time since the oldest waiting event was first due, or was replayed.",
       unit: "s",
     }),
     parked: meter.createObservableGauge("stayhook.events.parked", {
@@ -345,7 +346,9 @@ function attributesOf(observation: Observation): Attributes {
 function fail(span: Span, failure: Attributes, error?: unknown): void {
   span.setAttributes(failure);
   span.setStatus({ code: SpanStatusCode.ERROR });
-  if (error !== undefined) span.recordException(error instanceof Error ? error : String(error));
+  if (error === undefined) return;
+  const shown = withoutWords(error);
+  span.recordException(shown instanceof Error ? shown : String(shown));
 }
 
 function errorName(error: unknown): string {

@@ -2,26 +2,33 @@
 
 import { withTimeout } from "../async.ts";
 import { now } from "../clock.ts";
+import type { FurtherChanges, FurtherEvent } from "../stores/event-store.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { CancellableRun } from "./cancellable-run.ts";
-import type { Read } from "./gate.ts";
+import { answered, began, calls, ended, failed, type Reading } from "./facts.ts";
 import { Lease } from "./leases.ts";
-import type { Parts } from "./parts.ts";
-import { entryOf, type FailedOutcome, outcomeOf } from "./retries.ts";
-import { type AttemptEnd, GuardedWrites, Settling } from "./settling.ts";
+import { type AttemptEnd, GuardedWrites, Settling, type SettlingQueue } from "./settling.ts";
+import type { QueueState } from "./state.ts";
 import { answerOf } from "./store-call.ts";
-import { type AttemptResult, type Lane, recordOf, type WorkFailure, type WorkResult } from "./work.ts";
+import { entryOf, type FailedOutcome, outcomeOf } from "./wait-rules.ts";
+import type { AttemptResult, QueueOptions, Work, WorkFailure, WorkResult } from "./work.ts";
 
 export type { AttemptEnd } from "./settling.ts";
 
 /** How long an attempt at a timer waits for its time at most, ms. If the clocks differ by more, the store's is right. */
 const EARLY = 1000;
 
+/** What an attempt needs of its queue. */
+export interface AttemptQueue<Tx>
+  extends SettlingQueue<Tx>,
+    Pick<QueueOptions<Tx>, "work" | "lastResort" | "observe" | "process"> {
+  readonly state: QueueState;
+}
+
 export interface AttemptOptions {
-  readonly lane: Lane;
-  /** Whether `giveUpAfter` has passed since the event was due. If its lane is still out of reach, it is parked without a read. */
-  readonly givesUp?: boolean | undefined;
+  /** Why the platform is out of reach, if the event has waited for too long. It is then parked without a read. */
+  readonly givesUpBecause: string | undefined;
   /** When the lease ends, on the monotonic clock. */
   readonly leaseEndsAt: number;
   /** Called when the attempt needs no slot any more: its work is done, and the store only has to record the end. */
@@ -38,23 +45,18 @@ export class Attempt<Tx> {
   /** The events that the attempt has added, and that are due at once. */
   readonly added: Pick<NewEvent, "eventId" | "ref">[] = [];
 
-  readonly #queue: Parts<Tx>;
+  readonly #queue: AttemptQueue<Tx>;
   readonly #options: AttemptOptions;
-  readonly #read: Read;
-  /** Whether the attempt has used up one of the limited reads. */
-  #hasRead = false;
-  readonly #startedAt = performance.now();
-  readonly #run: CancellableRun<Tx>;
+  readonly #reading: Reading;
+  #run: CancellableRun<Tx>;
   readonly #settling: Settling<Tx>;
 
-  constructor(claim: ClaimedEvent, queue: Parts<Tx>, options: AttemptOptions) {
+  constructor(claim: ClaimedEvent, queue: AttemptQueue<Tx>, options: AttemptOptions) {
+    const { state } = queue;
     this.#queue = queue;
     this.#options = options;
-    this.#read = queue.gates.begin(recordOf(claim), options.lane, { key: claim.eventId });
-    this.#run = new CancellableRun(queue.work, claim, {
-      attemptTimeout: queue.policy.attemptTimeout,
-      onAnswered: () => this.#answered(),
-    });
+    this.#reading = began(state, claim);
+    this.#run = this.#runOf(queue.work, claim);
     this.lease = new Lease(claim, options.leaseEndsAt, {
       onExpiring: () => this.#run.cut("expiring"),
       onLost: () => {
@@ -75,6 +77,15 @@ export class Attempt<Tx> {
     });
   }
 
+  #runOf(work: Work<Tx>, claim: ClaimedEvent): CancellableRun<Tx> {
+    const { state } = this.#queue;
+    return new CancellableRun(work, claim, {
+      attemptTimeout: state.policy.attemptTimeout,
+      onAnswered: (withWhat) => answered(state, this.#reading, withWhat),
+      onCalling: () => calls(state, this.#reading),
+    });
+  }
+
   get claim(): ClaimedEvent {
     return this.lease.claim;
   }
@@ -85,8 +96,8 @@ export class Attempt<Tx> {
   }
 
   /** Whether the attempt keeps a result that the store did not record. */
-  get keepsResult(): boolean {
-    return this.#settling.keepsResult;
+  get kept(): Settling<Tx>["kept"] {
+    return this.#settling.kept;
   }
 
   /**
@@ -102,7 +113,7 @@ export class Attempt<Tx> {
       claim.timestamp === timestamp &&
       claim.receivedAt === receivedAt &&
       claim.sequence === sequence;
-    if (!this.keepsResult || this.#settling.isOver || !isSame) return false;
+    if (!this.kept || this.#settling.isOver || !isSame) return false;
     this.lease.replace(claim, leaseEndsAt);
     return true;
   }
@@ -110,15 +121,6 @@ export class Attempt<Tx> {
   /** Ends the attempt although the store has not recorded its end. */
   giveUp(): void {
     this.#settling.giveUp();
-  }
-
-  #answered(): void {
-    // An event without a record needs no read, so its success does not show that reads succeed.
-    if (this.claim.ref === null) return;
-    const { gates, floods } = this.#queue;
-    this.#hasRead = true;
-    gates.answered(this.#read);
-    floods.answered(this.#options.lane);
   }
 
   async #attempt(): Promise<AttemptEnd> {
@@ -137,29 +139,55 @@ export class Attempt<Tx> {
           break;
       // Skip a claim whose lease has expired: another process may work on the event now.
       if (!this.lease.held) return await this.#release();
-      this.#read.beganAt = performance.now();
+      this.#reading.read.beganAt = performance.now();
       const run = (): Promise<AttemptResult> => this.#process();
       const { process } = this.#queue;
       return (await (process ? process(this.claim, run) : run())).outcome;
     } finally {
-      const { gates, floods } = this.#queue;
-      gates.end(this.#read);
-      if (!this.#hasRead) floods.giveBack(this.#options.lane);
+      ended(this.#queue.state, this.#reading);
     }
   }
 
   async #release(): Promise<AttemptEnd> {
-    return (await this.#settling.record({ state: "released" })) as AttemptEnd;
+    return (await this.#settling.record({
+      state: "released",
+      found: this.#reading.found,
+      ledger: this.#run.noted,
+    })) as AttemptEnd;
+  }
+
+  /** Records what must be there before a call. The event and those that are due before it are then claimed at once. */
+  async #releaseWith({ ledger, events = [], remove }: FurtherChanges): Promise<AttemptResult> {
+    const outcome = (await this.#settling.record({
+      state: "released",
+      found: this.#reading.found,
+      ledger,
+      events,
+      remove,
+    })) as AttemptEnd;
+    const { eventId, ref } = this.claim;
+    if (outcome === "released") {
+      this.#addDue(events);
+      this.added.push({ eventId, ref });
+    }
+    return { outcome };
+  }
+
+  #addDue(events: readonly FurtherEvent[]): void {
+    for (const { event, dueIn = 0, dueAt } of events)
+      if (dueAt === undefined ? dueIn <= 0 : dueAt.getTime() <= now())
+        this.added.push({ eventId: firingId(event), ref: event.ref });
   }
 
   async #process(): Promise<AttemptResult> {
-    const { policy, gates } = this.#queue;
-    if (this.claim.attempts > policy.maxAttempts) return this.#parkSpent();
-    const { lane, givesUp } = this.#options;
-    const outage = gates.outageOf(lane);
-    if (outage !== undefined && (givesUp || this.claim.outageFor >= policy.giveUpAfter))
-      return this.#giveUp(outage);
+    const { givesUpBecause } = this.#options;
+    if (this.claim.attempts > this.#queue.state.policy.maxAttempts) return this.#parkSpent();
+    if (givesUpBecause !== undefined) return this.#giveUp(givesUpBecause);
     this.#queue.observe({ kind: "started", ...this.#about, lateness: latenessOf(this.claim) });
+    return this.#runAndEnd();
+  }
+
+  async #runAndEnd(): Promise<AttemptResult> {
     const result = await this.#run.run();
     if (result.state !== "cut") return this.#end(result);
     return { outcome: result.by === "lost" ? this.#settling.lost() : await this.#release() };
@@ -173,7 +201,7 @@ export class Attempt<Tx> {
     const error = new Error(
       last?.outcome === "lost"
         ? `The process ended during attempt ${attempts - 1}, the last allowed attempt, or the store did not record its result. Does the callback call process.exit() or run out of memory?`
-        : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.policy.maxAttempts} now. Replay the event to try again.`,
+        : `The event has had ${attempts - 1} attempts, and maxAttempts is ${this.#queue.state.policy.maxAttempts} now. Replay the event to try again.`,
     );
     return this.#park({ reason: "callback", error });
   }
@@ -187,22 +215,25 @@ export class Attempt<Tx> {
   }
 
   async #end(result: WorkResult<Tx>): Promise<AttemptResult> {
+    if (result.state === "released") return this.#releaseWith(result);
     if (result.state === "failed") return this.#recordFailure(this.#outcomeOf(result), result);
-    const { state, type, snapshot, writes = [], events = [], extra = [], remove } = result;
+    const { state, type, snapshot, writes = [], events = [], extra = [], remove, ledger } = result;
     const guarded = writes.length > 0 ? new GuardedWrites(writes) : undefined;
     const entry = entryOf({ duration: this.#duration });
-    const end = { state, type, record: snapshot, entry, writes: guarded?.list, remove } as const;
+    const end = { state, type, record: snapshot, entry, writes: guarded?.list, remove, ledger } as const;
     const settled = await this.#settling.record({ ...end, events: [...extra, ...events] }, guarded, {
       lean: extra.length > 0 ? { ...end, events } : undefined,
+      instead: (error) => ({
+        ...this.#outcomeOf({ reason: "callback", error, type }),
+        ledger: this.#run.noted,
+      }),
     });
     if (typeof settled !== "string") {
       const failure = { reason: "callback", error: settled.error, type } as const;
-      return this.#recordFailure(this.#outcomeOf(failure), failure);
+      return this.#recordFailure(this.#outcomeOf(failure), failure, settled.recordedAs);
     }
     if (settled === "done") {
-      for (const { event, dueIn = 0, dueAt } of [...extra, ...events])
-        if (dueAt === undefined ? dueIn === 0 : dueAt.getTime() <= now())
-          this.added.push({ eventId: firingId(event), ref: event.ref });
+      this.#addDue([...extra, ...events]);
       const status = snapshot?.snapshot.status;
       this.#queue.observe({ kind: "done", ...this.#aboutEnd(type), status });
     }
@@ -210,39 +241,32 @@ export class Attempt<Tx> {
   }
 
   #outcomeOf(failure: WorkFailure): FailedOutcome {
-    const { claim } = this;
-    const { gates, floods, policy } = this.#queue;
-    const { lane } = this.#options;
-    const { outage, error, refused } = failure;
-    this.#hasRead ||= refused === true || outage !== undefined;
-    let counts = true;
-    if (outage) {
-      const { attempts, outages, outageFor } = claim;
-      const since = outages > 0 ? this.#startedAt - outageFor : undefined;
-      // Earlier attempts that counted may have failed in the callback.
-      const isFirst = outages === 0 && (attempts === 1 || !gates.hasFailed(claim.eventId));
-      counts = gates.failed(this.#read, { outage, error, isFirst, since });
-      if (outage.limited) floods.slowDown(lane.account);
-    }
-    // A refusal shows that the platform is up.
-    if (refused) gates.answered(this.#read);
-    if (refused && claim.previous === undefined) floods.refused(lane, recordOf(claim), error);
-    if (refused && floods.isLimited(lane)) counts = false;
-    return outcomeOf(failure, claim, policy, {
-      duration: this.#duration,
-      counts,
-      nextTryIn: gates.isShut(lane) ? gates.waitAt(performance.now(), lane) : undefined,
-    });
+    const { state } = this.#queue;
+    return outcomeOf(failure, this.claim, state.policy, failed(state, this.#reading, failure));
   }
 
   #park(failure: WorkFailure): Promise<AttemptResult> {
+    const { reason } = failure;
     const entry = entryOf({ ...failure, duration: this.#duration });
-    return this.#recordFailure({ state: "parked", reason: failure.reason, entry }, failure);
+    const count = reason === "callback" ? "call" : "nothing";
+    return this.#recordFailure({ state: "parked", count, reason, entry }, failure);
   }
 
-  async #recordFailure(outcome: FailedOutcome, failure: WorkFailure): Promise<AttemptResult> {
-    const { reason, error, type, events } = failure;
-    const end = (await this.#settling.record({ ...outcome, events })) as AttemptEnd;
+  /** @param recordedAs - how the attempt ended, if the store has recorded the failure already */
+  async #recordFailure(
+    outcome: FailedOutcome,
+    failure: WorkFailure,
+    recordedAs?: AttemptEnd,
+  ): Promise<AttemptResult> {
+    const { reason, error, type, remove, ledger } = failure;
+    const lastResort =
+      outcome.state === "parked" && reason !== "callback" && this.#queue.lastResort?.(this.claim);
+    if (lastResort) {
+      this.#run = this.#runOf(lastResort, this.claim);
+      return this.#runAndEnd();
+    }
+    const changes = { remove, ledger: ledger ?? this.#run.noted, events: failure.events };
+    const end = recordedAs ?? ((await this.#settling.record({ ...outcome, ...changes })) as AttemptEnd);
     if (end === outcome.state) {
       const event = { ...this.#aboutEnd(type), reason, error };
       this.#queue.observe(
@@ -255,8 +279,8 @@ export class Attempt<Tx> {
   }
 
   get #about() {
-    const { eventId, ref, attempts, receivedAt } = this.claim;
-    return { eventId, ref, attempt: attempts, receivedAt: new Date(receivedAt) };
+    const { eventId, ref, attempts, receivedAt, firstDueAt } = this.claim;
+    return { eventId, ref, attempt: attempts, receivedAt: new Date(receivedAt), firstDueAt };
   }
 
   #aboutEnd(type: string | undefined) {
@@ -264,7 +288,7 @@ export class Attempt<Tx> {
   }
 
   get #duration(): number {
-    return performance.now() - this.#startedAt;
+    return performance.now() - this.#reading.startedAt;
   }
 }
 

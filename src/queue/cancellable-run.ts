@@ -3,7 +3,7 @@
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
 import { GRACE } from "./leases.ts";
-import type { Work, WorkResult } from "./work.ts";
+import type { Work, WorkContext, WorkResult } from "./work.ts";
 
 /** Why a run is cut off. A run is `released` when the handler closes or a drain stops. */
 export type Cut = "timeout" | "released" | "expiring" | "lost" | "aborted";
@@ -25,7 +25,8 @@ export interface CutOff {
 
 interface CancellableRunOptions {
   readonly attemptTimeout: number;
-  readonly onAnswered?: () => void;
+  readonly onAnswered?: WorkContext["answered"];
+  readonly onCalling?: WorkContext["calling"];
 }
 
 /** Runs the work of an event. `cut` aborts the signal of the work, which then has {@link GRACE} ms to end. */
@@ -37,6 +38,8 @@ export class CancellableRun<Tx> {
   readonly #cut = Promise.withResolvers<CutOff>();
   readonly #left = Promise.withResolvers<void>();
   #cutOff: CutOff | undefined;
+  /** The ledger that every outcome of the attempt records, unless its result has one. */
+  noted: string | undefined;
   /** `true` if the platform has answered or the callback has begun. A timeout then counts as a failed callback. */
   #inCallback = false;
 
@@ -99,12 +102,16 @@ export class CancellableRun<Tx> {
     try {
       return await this.#work(this.#claim, {
         signal: this.#abort.signal,
-        answered: () => {
+        answered: (withWhat) => {
           this.#inCallback = true;
-          this.#options.onAnswered?.();
+          this.#options.onAnswered?.(withWhat);
         },
         calling: () => {
           this.#inCallback = true;
+          this.#options.onCalling?.();
+        },
+        noted: (ledger) => {
+          this.noted = ledger;
         },
       });
     } catch (error) {

@@ -1,14 +1,23 @@
 import { MAX_TIMER, withTimeout } from "../async.ts";
 import { rowIdOf } from "../stores/firing-id.ts";
 import type { Attempt, AttemptEnd } from "./attempt.ts";
+import type { ChangeSignal } from "./change-signal.ts";
+import type { Claims } from "./claims.ts";
+import type { Driver } from "./driver.ts";
 import type { Lease } from "./leases.ts";
-import type { Parts } from "./parts.ts";
+import { commonClaim, type View, versionOf } from "./plan.ts";
+import type { RunningAttempts } from "./running-attempts.ts";
+import { PATIENCE } from "./settling.ts";
+import { freeSlots, type QueueState } from "./state.ts";
 
 /** A drain without a timeout ends when the platform has refused every record for this long, ms. */
 const ONLY_REFUSED = 60_000;
 
+/** How often a drain looks whether it waits only for results that the store does not record, ms. */
+const LOOK_AGAIN = 5000;
+
 /** Limits of a drain. */
-export interface DrainOptions {
+export type DrainOptions = {
   /**
    * The time limit, ms. At the limit, the drain aborts the running attempts and starts no new attempt. Default: no
    * limit.
@@ -16,7 +25,7 @@ export interface DrainOptions {
   readonly timeout?: number | undefined;
   /** When the signal aborts, the drain aborts the running attempts and starts no new attempt. */
   readonly signal?: AbortSignal | undefined;
-}
+};
 
 /** How many events a drain handled. The counts include events that the process was already working on. */
 export interface DrainResult {
@@ -26,10 +35,19 @@ export interface DrainResult {
   readonly failed: number;
 }
 
+/** What a drain needs of its queue. */
+interface DrainedQueue<Tx> {
+  readonly state: QueueState;
+  readonly running: RunningAttempts<Tx>;
+  readonly claims: Claims<Tx>;
+  readonly driver: Driver<Tx>;
+  readonly changes: ChangeSignal;
+}
+
 /** Makes one attempt at each event that is due, and waits for the attempts that already run. */
 export class Drain<Tx> {
   readonly #stop: Stop;
-  readonly #queue: Parts<Tx>;
+  readonly #queue: DrainedQueue<Tx>;
   readonly #startedAt = performance.now();
   /** The leases of events that are due again after their attempt in this drain. */
   readonly held: Lease[] = [];
@@ -37,10 +55,11 @@ export class Drain<Tx> {
   readonly #known = new Set<string>();
   /** The attempts that have not ended. */
   readonly #open = new Set<Attempt<Tx>>();
+  readonly #view: View = { dueAt: Number.NEGATIVE_INFINITY, version: 0, ahead: () => 0 };
   #done = 0;
   #failed = 0;
 
-  constructor(stop: Stop, queue: Parts<Tx>) {
+  constructor(stop: Stop, queue: DrainedQueue<Tx>) {
     this.#stop = stop;
     this.#queue = queue;
   }
@@ -59,36 +78,26 @@ export class Drain<Tx> {
   }
 
   async #handleDue(): Promise<void> {
-    const { gates, unrecorded, changes, claims, tries } = this.#queue;
+    const { changes, claims, driver } = this.#queue;
     const { requested } = this.#stop;
-    tries.lookAnew();
-    /** What the last empty claim has seen. */
-    let looked = "";
+    driver.lookAnew();
+    let seen = changes.looks;
     while (!this.isOver) {
       const { next, looks } = changes;
       const now = performance.now();
-      const { limit, wait, version } = claims.roomAt(now);
+      if (looks !== seen) this.#view.dueAt = now;
+      seen = looks;
       const isHopeless = this.#isHopeless(now);
-      if (limit > 0 && !isHopeless && looked !== `${looks} ${version}`) {
-        const filled = await Promise.race([claims.fill({ limit, claimant: this }), requested]);
-        if (filled?.claimed === 0) looked = `${looks} ${version}`;
+      const common = isHopeless ? undefined : commonClaim(this.#queue.state, this.#view, now);
+      if (common !== undefined) {
+        await this.#claim(common.limit);
         continue;
       }
-      const limitedIn = isHopeless ? undefined : await Promise.race([tries.run(this), requested]);
+      const limitedIn = isHopeless ? undefined : await Promise.race([driver.run(this), requested]);
       if (changes.next !== next) continue;
-      const isBlocked = limit === 0 && !(gates.isAllShut || isHopeless || claims.closed);
-      if (this.#open.size > 0 || isBlocked || limitedIn !== undefined) {
-        if (this.#onlyKeepsResults && unrecorded.isStuckAt(now)) {
-          // If the store records others, the results are at fault themselves, and go on without the drain.
-          if (unrecorded.failure === undefined) break;
-          throw unrecorded.failure;
-        }
-        const within = Math.min(
-          limitedIn ?? Number.POSITIVE_INFINITY,
-          (isBlocked && wait) || Number.POSITIVE_INFINITY,
-        );
-        const either = Promise.race([next, requested]);
-        await (Number.isFinite(within) ? withTimeout(within, either) : either);
+      if (this.#open.size > 0 || limitedIn !== undefined || this.#isBlocked(isHopeless)) {
+        if (this.#isStuckAt(now)) return this.#endStuck();
+        await withTimeout(Math.min(limitedIn ?? LOOK_AGAIN, LOOK_AGAIN), Promise.race([next, requested]));
       } else {
         // The loop may be claiming the last due events at this moment.
         await Promise.race([claims.inFlight(), requested]);
@@ -97,15 +106,37 @@ export class Drain<Tx> {
     }
   }
 
+  /** Claims due events. An empty claim is repeated only if others may be due. */
+  async #claim(limit: number): Promise<void> {
+    const { claims, state } = this.#queue;
+    this.#view.version = versionOf(state);
+    const claiming = claims.fill({ limit, isCommon: true, claimant: this });
+    const filled = await Promise.race([claiming, this.#stop.requested]);
+    if (filled?.claimed === 0) this.#view.dueAt = Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether events may be due for which there is no slot. */
+  #isBlocked(isHopeless: boolean): boolean {
+    const { state } = this.#queue;
+    return freeSlots(state) <= 0 && !(state.gates.isAllShut || isHopeless || state.isClosed);
+  }
+
   /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
   #isHopeless(now: number): boolean {
-    const { since } = this.#queue.floods;
+    const { since } = this.#queue.state.floods;
     return !this.#stop.timed && since !== undefined && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
   }
 
-  /** Whether all that the drain waits for are results that the store does not record. */
-  get #onlyKeepsResults(): boolean {
-    return this.#open.size > 0 && [...this.#open].every(({ keepsResult }) => keepsResult);
+  /** Whether the drain waits only for results that the store does not record, for one of them too long. */
+  #isStuckAt(now: number): boolean {
+    const kept = [...this.#open].map((attempt) => attempt.kept);
+    return kept.every((each) => each !== undefined) && kept.some(({ since }) => now - since >= PATIENCE);
+  }
+
+  /** @throws the error of the store, unless it records others: the results are at fault then, and go on without the drain */
+  #endStuck(): void {
+    const { failure } = this.#queue.running;
+    if (failure !== undefined) throw failure;
   }
 
   /** Whether the drain was stopped. */
@@ -127,6 +158,8 @@ export class Drain<Tx> {
 
   ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
     if (!this.#open.delete(attempt)) return;
+    // The attempt has recorded changes before its call, and comes again.
+    if (end === "released") this.#known.delete(rowIdOf(attempt.claim.eventId).eventId);
     if (end === "done") this.#done += 1;
     else if (end === "retrying" || end === "parked") this.#failed += 1;
   }

@@ -1,15 +1,26 @@
-// One gate: its row of failures, and the tries while it is shut.
+// One gate as plain data, and what each fact makes of it. A gate is never changed: a fact makes the next one.
 
-import type { Lane } from "./work.ts";
+import { errorText } from "../error-text.ts";
+import { type Lane, laneKey, type Outage } from "./work.ts";
 
+/** So many records that fail for the first time without an answer shut a gate. */
+const ROW = 5;
+/** So many failures without an answer shut a lane's gate, also if the same events fail again and again. */
+const MANY = 20;
 /** The wait for the first try, ms. Each failed try doubles it. */
 const FIRST_WAIT = 1000;
 /** The longest wait between two tries without `Retry-After`, ms. */
 const LONGEST_WAIT = 30_000;
 /** The longest `Retry-After` that a gate obeys, ms. */
 export const LONGEST_RETRY_AFTER = 15 * 60_000;
-/** At most one event that has just arrived is a try in this time, ms. */
-const FRESH_EVERY = 1000;
+/** The longest wait of an event whose failure does not count, ms. It is longer than that of a gate, and the event is handled soon after an outage. */
+export const LONGEST_UNCOUNTED = 40_000;
+/** How often a gate whose try must wait looks whether anything waits behind it, ms. */
+export const CHECK = 30_000;
+/** At most one try begins in this time, ms, if events that have just arrived are tries, too. */
+const TRY_EVERY = 1000;
+/** By how much an event may be due after the end of a wait that was asked for, ms, because the store got the wait a little later. */
+const LATER = 10_000;
 
 /** A read, from its begin to its first result. */
 export interface Read {
@@ -24,6 +35,7 @@ export interface Read {
   hasResult: boolean;
 }
 
+/** Why and until when a gate is shut. */
 interface Shutting {
   /** The date for people. */
   readonly since: Date;
@@ -31,8 +43,10 @@ interface Shutting {
   readonly at: number;
   /** When the next try may begin, on the monotonic clock. */
   readonly until: number;
-  /** Whether `until` comes from `Retry-After`. */
-  readonly isAsked: boolean;
+  /** When the platform asked for a wait until `until`, by `Retry-After`, on the monotonic clock. */
+  readonly askedAt: number | undefined;
+  /** The wait that others were told, on the monotonic clock. */
+  readonly toldUntil: number;
   readonly reason: string;
   /** The record whose read failed. */
   readonly ref: string;
@@ -40,163 +54,203 @@ interface Shutting {
   readonly isDoubt: boolean;
 }
 
+/** One gate. The rules are at the top of gates.ts. Times are on the monotonic clock. */
+export interface Gate {
+  readonly level: "everything" | "account" | "lane";
+  /** The lane. The gate of an account has no kind, and that of everything has no account either. */
+  readonly lane: Lane;
+  readonly name: string;
+  /** The records that have failed for the first time since the last answer. */
+  readonly row: readonly string[];
+  /** How many reads have failed since the last answer. */
+  readonly failures: number;
+  /** The accounts in the row, or the kinds in an app without accounts. Two are enough. */
+  readonly of: readonly string[];
+  readonly shutting: Shutting | undefined;
+  /** How many tries in a row have failed, the shutting failure included. */
+  readonly failedTries: number;
+  /** The last event that arrived while the gate was shut, and was not tried. */
+  readonly fresh: { readonly eventId: string; readonly lane: Lane } | undefined;
+  /** When the queue looks again whether anything waits behind the gate. */
+  readonly checkAt: number;
+  /** When the queue looks again for a try, because it found none. */
+  readonly quietUntil: number;
+  readonly try: Read | undefined;
+  /** When the last try began, or the gate shut. */
+  readonly triedAt: number;
+}
+
 /** The fields of an open gate that nothing is wrong with. */
 const OPEN = {
-  row: 0,
+  row: [],
   failures: 0,
+  of: [],
   failedTries: 0,
   shutting: undefined,
   fresh: undefined,
   checkAt: 0,
   quietUntil: 0,
+  // A callback may still run after the answer that opened the gate.
+  try: undefined,
 } as const;
 
-interface Cause {
-  readonly reason: string;
+export function newGate(level: Gate["level"], lane: Lane): Gate {
+  const name = `${level} ${laneKey(lane)}`;
+  return { level, lane, name, ...OPEN, triedAt: Number.NEGATIVE_INFINITY };
+}
+
+/** Whether a gate has nothing to remember. */
+export function isIdle({ shutting, failures }: Gate): boolean {
+  return shutting === undefined && failures === 0;
+}
+
+/** Whether a read may begin: the gate is open, or the read becomes the try. */
+export function letsRead(gate: Gate, now: number, isFresh: boolean): boolean {
+  return gate.shutting === undefined || (gate.try === undefined && waitOf(gate, now, isFresh) <= 0);
+}
+
+/** Returns ms until the next try is due. With `isFresh`, until an event that has just arrived may be the try. */
+export function waitOf({ shutting, triedAt }: Gate, now: number, isFresh = false): number {
+  if (shutting === undefined) return 0;
+  const { until, askedAt } = shutting;
+  const dueAt = isFresh && askedAt === undefined ? Math.min(until, triedAt + TRY_EVERY) : until;
+  return Math.max(0, dueAt - now);
+}
+
+/** How soon an event must be due to keep the gate shut, ms. */
+export function horizonOf({ shutting }: Gate, now: number): number {
+  const asked = shutting?.askedAt === undefined ? 0 : shutting.until - now + LATER;
+  return Math.max(LONGEST_UNCOUNTED, asked);
+}
+
+/** A read has begun. */
+export function afterBegin(gate: Gate, read: Read): Gate {
+  if (gate.shutting === undefined || gate.try !== undefined) return gate;
+  return { ...gate, try: read, triedAt: read.beganAt, fresh: undefined };
+}
+
+/** A read has ended. A try that said nothing about the gate is followed by another one, but not in the same second. */
+export function afterEnd(gate: Gate, read: Read): Gate {
+  if (gate.try !== read) return gate;
+  const { shutting } = gate;
+  const until = gate.triedAt + TRY_EVERY;
+  return {
+    ...gate,
+    try: undefined,
+    shutting: shutting && { ...shutting, until: Math.max(shutting.until, until) },
+  };
+}
+
+/**
+ * The platform has answered.
+ *
+ * @param isRefusal - whether it refused the record, which says nothing about a gate that is shut in doubt
+ */
+export function afterAnswer(gate: Gate, { beganAt }: Read, isRefusal: boolean): Gate {
+  const { shutting } = gate;
+  if (shutting?.askedAt !== undefined && beganAt <= shutting.askedAt) return gate;
+  return shutting?.isDoubt && isRefusal ? gate : opened(gate);
+}
+
+/** Nothing waits behind the gate any more. */
+export function opened(gate: Gate): Gate {
+  return isIdle(gate) ? gate : { ...gate, ...OPEN };
+}
+
+/** A read that the platform did not answer. */
+export interface Failure {
+  readonly read: Read;
+  readonly outage: Outage;
   readonly error: unknown;
-  readonly retryAfter: number | undefined;
-  readonly isDoubt: boolean;
+  readonly isFirst: boolean;
+  /** On the monotonic clock. */
+  readonly now: number;
+  /** The same time for people. */
+  readonly date: Date;
+  /** Varies the wait by a tenth, so that the tries of several processes do not come at once. */
+  readonly spread: number;
 }
 
-/** Called when a gate shuts, waits longer, or opens. */
-export type GateChange = (gate: Gate, change: "shut" | "waits" | "open", error?: unknown) => void;
-
-/** One gate. The rules are at the top of gates.ts. */
-export class Gate {
-  readonly level: "everything" | "account" | "lane";
-  /** The lane. The gate of an account has no kind, and that of everything has no account either. */
-  readonly lane: Lane;
-  /** How many events have failed for the first time since the last answer. */
-  row = 0;
-  /** How many reads have failed since the last answer. */
-  failures = 0;
-  /** The accounts in the row, or the kinds in an app without accounts. */
-  readonly of = new Set<string>();
-  shutting: Shutting | undefined;
-  /** How many tries in a row have failed, the shutting failure included. */
-  failedTries = 0;
-  /** The last event that arrived while the gate was shut, and was not tried. */
-  fresh: { readonly eventId: string; readonly lane: Lane } | undefined;
-  /** How many passes of the reconciler wait for the gate. */
-  passes = 0;
-  /** When the queue looks again whether anything waits behind the gate, on the monotonic clock. */
-  checkAt = 0;
-  /** When the queue looks again for a try, because it found none, on the monotonic clock. */
-  quietUntil = 0;
-  readonly #onChange: GateChange;
-  #try: Read | undefined;
-  #triedAt = Number.NEGATIVE_INFINITY;
-  /** When an event that had just arrived was last the try, or the gate shut. */
-  #freshAt = Number.NEGATIVE_INFINITY;
-
-  constructor(level: Gate["level"], lane: Lane, onChange: GateChange) {
-    this.level = level;
-    this.lane = lane;
-    this.#onChange = onChange;
-  }
-
-  get isShut(): boolean {
-    return this.shutting !== undefined;
-  }
-
-  get isTrying(): boolean {
-    return this.#try !== undefined;
-  }
-
-  /** Whether the gate has nothing to remember. */
-  get isIdle(): boolean {
-    return !this.isShut && this.failures === 0 && this.#try === undefined;
-  }
-
-  isTry(read: Read): boolean {
-    return this.#try === read;
-  }
-
-  /** Whether a read may begin: the gate is open, or the read becomes the try. */
-  lets(now: number, isFresh: boolean): boolean {
-    if (this.shutting === undefined) return true;
-    return this.#try === undefined && now >= this.#dueAt(this.shutting, isFresh);
-  }
-
-  /** Whether the gate holds for an event whose last attempt was answered. In doubt, a record that is not found is no answer. */
-  holdsAnswered(now: number): boolean {
-    const { isAsked = false, isDoubt = false, until = 0 } = this.shutting ?? {};
-    return isDoubt || (isAsked && now < until);
-  }
-
-  /** Returns ms until the next try is due. With `isFresh`, until an event that has just arrived may be the try. */
-  waitAt(now: number, isFresh = false): number {
-    return this.shutting === undefined ? 0 : Math.max(0, this.#dueAt(this.shutting, isFresh) - now);
-  }
-
-  #dueAt({ until, isAsked }: Shutting, isFresh: boolean): number {
-    return isFresh && !isAsked ? Math.min(until, this.#freshAt + FRESH_EVERY) : until;
-  }
-
-  begin(read: Read, now: number): void {
-    if (this.shutting === undefined || this.#try !== undefined) return;
-    this.#try = read;
-    this.#triedAt = now;
-    if (now < this.shutting.until || read.key === this.fresh?.eventId) this.#freshAt = now;
-    this.fresh = undefined;
-  }
-
-  /** A try that said nothing about the gate is followed by another one, but not in the same second. */
-  end(read: Read): void {
-    if (this.#try !== read) return;
-    this.#try = undefined;
-    this.postpone(this.#triedAt + FRESH_EVERY);
-  }
-
-  /** Lets no try begin before `until`, because there is none to begin. */
-  postpone(until: number): void {
-    if (this.shutting) this.shutting = { ...this.shutting, until: Math.max(this.shutting.until, until) };
-  }
-
-  note(isFirst: boolean, of: string | undefined): void {
-    this.failures += 1;
-    if (!isFirst) return;
-    this.row += 1;
-    if (of !== undefined && this.of.size < 2) this.of.add(of);
-  }
-
-  answered({ beganAt }: Read): void {
-    if (this.shutting?.isAsked && beganAt <= this.shutting.at) return;
-    this.open();
-  }
-
-  open(): void {
-    const wasShut = this.isShut;
-    Object.assign(this, OPEN);
-    this.of.clear();
-    if (wasShut) this.#onChange(this, "open");
-  }
-
-  /** Shuts the gate. If it is shut, a failed try sets the next wait, and another read prolongs it by `Retry-After` only. */
-  shut(read: Read, { reason, error, retryAfter, isDoubt }: Cause, now: number): void {
-    const before = this.shutting;
-    const isAsked = retryAfter !== undefined;
-    if (before !== undefined && this.#try !== read) {
-      const until = now + (retryAfter === undefined ? 0 : waitAsked(retryAfter));
-      if (until > before.until) this.shutting = { ...before, until, isAsked };
-      return;
-    }
-    const wasDue = before === undefined || now >= before.until;
-    const until = now + (isAsked ? waitAsked(retryAfter) : waitAfter(this.failedTries));
-    this.failedTries += 1;
-    const { since, at } = before ?? { since: new Date(), at: now };
-    if (before === undefined) this.#freshAt = now;
-    this.shutting = { since, at, until, isAsked, reason, ref: read.ref, isDoubt };
-    if (this.#try === read) this.#try = undefined;
-    if (wasDue || isAsked) this.#onChange(this, before === undefined ? "shut" : "waits", error);
-  }
+/** Whether a failed read may be the fault of its record alone. A failure of the whole account or a doubt never is. */
+export function isOfRecord({ everything, wholeKind, retryAfter }: Outage): boolean {
+  return !everything && !wholeKind && retryAfter === undefined;
 }
 
-function waitAsked(retryAfter: number): number {
-  return Math.min(Math.max(retryAfter, FIRST_WAIT), LONGEST_RETRY_AFTER);
+/** A read has failed. What is about a whole account shuts its gate, and says nothing about others. */
+export function afterFailure(gate: Gate, failure: Failure): Gate {
+  const { read, outage, isFirst } = failure;
+  const isOfAccount = outage.everything || outage.retryAfter !== undefined;
+  if (isOfAccount) return gate.level === "account" ? shut(gate, failure) : gate;
+  const noted = gate.level === "account" ? gate : noteFailure(gate, isFirst, read);
+  // A failed try makes the wait of its gate longer.
+  return gate.try === read || isTooMuch(noted, outage) ? shut(noted, failure) : noted;
 }
 
-/** Varies the wait by a tenth, so that the tries of several processes do not come at once. */
-function waitAfter(failedTries: number): number {
-  return Math.min(FIRST_WAIT * 2 ** failedTries, LONGEST_WAIT) * (0.9 + Math.random() / 5);
+function noteFailure(gate: Gate, isFirst: boolean, { ref, lane }: Read): Gate {
+  const failures = gate.failures + 1;
+  if (!isFirst) return { ...gate, failures };
+  const { account, kind } = lane;
+  return { ...gate, failures, row: withNew(gate.row, ref, ROW), of: withNew(gate.of, account ?? kind, 2) };
+}
+
+function withNew(known: readonly string[], name: string | undefined, most: number): readonly string[] {
+  return name === undefined || known.length >= most || known.includes(name) ? known : [...known, name];
+}
+
+function isTooMuch({ level, row, failures, of }: Gate, { wholeKind }: Outage): boolean {
+  if (level === "lane") return wholeKind === true || row.length >= ROW || failures >= MANY;
+  return level === "everything" && row.length >= ROW && of.length > 1;
+}
+
+/**
+ * Shuts the gate. If it is shut, a failed try sets the next wait. Another read, and a try that began before its time, prolong
+ * the wait by `Retry-After` only, and nothing shortens a wait that the platform asked for.
+ */
+function shut(gate: Gate, { read, outage, error, now, date, spread }: Failure): Gate {
+  const { shutting: before, failedTries, checkAt, triedAt } = gate;
+  const { retryAfter, wholeKind: isDoubt = false } = outage;
+  // The event that has failed may be due before the others.
+  const next = { ...gate, quietUntil: 0 };
+  const asked =
+    retryAfter === undefined ? 0 : now + Math.min(Math.max(retryAfter, FIRST_WAIT), LONGEST_RETRY_AFTER);
+  if (before && (gate.try !== read || read.beganAt < before.until))
+    return asked > before.until ? { ...next, shutting: wait(before, asked, now) } : next;
+  const until = now + Math.min(FIRST_WAIT * 2 ** failedTries, LONGEST_WAIT) * spread;
+  const cause = {
+    since: before?.since ?? date,
+    at: before?.at ?? now,
+    reason: errorText(error),
+    ref: read.ref,
+    isDoubt,
+  };
+  return {
+    ...next,
+    try: before ? undefined : gate.try,
+    failedTries: failedTries + 1,
+    ...(before ? { checkAt, triedAt } : { checkAt: now + CHECK, triedAt: now }),
+    shutting: asked > 0 ? wait(cause, asked, now) : wait(cause, until, undefined),
+  };
+}
+
+/**
+ * A pause that begins, and a failed try, are news. Another wait is news if it is longer by a second than what was told, because
+ * many reads at once may get the same answer.
+ */
+function wait(
+  cause: Omit<Shutting, "until" | "askedAt" | "toldUntil"> & { readonly toldUntil?: number },
+  until: number,
+  askedAt: number | undefined,
+): Shutting {
+  const { toldUntil = Number.NEGATIVE_INFINITY } = cause;
+  return { ...cause, until, askedAt, toldUntil: until > toldUntil + FIRST_WAIT ? until : toldUntil };
+}
+
+/** What others are told of a change of a gate: it shut, waits longer, or opened. */
+export type GateNews = "shut" | "waits" | "open";
+
+/** Says what others learn when a fact has made the second gate of the first one. */
+export function newsOf({ shutting: before }: Gate, { shutting: after }: Gate): GateNews | undefined {
+  if (after === undefined) return before && "open";
+  if (before === undefined) return "shut";
+  return after.toldUntil === before.toldUntil ? undefined : "waits";
 }

@@ -96,15 +96,11 @@ export class Leases<Tx> {
   /** No lease expires before this time on the monotonic clock. */
   #expireFrom = Number.NEGATIVE_INFINITY;
   #renewing: Promise<void> | undefined;
-  readonly #onRecovered: () => void;
-  #hasFailed = false;
 
-  /** @param onRecovered - called when the store renews leases again after a failure */
-  constructor(store: EventStore<Tx>, duration: number, log: Log, onRecovered: () => void) {
+  constructor(store: EventStore<Tx>, duration: number, log: Log) {
     this.#store = store;
     this.#duration = duration;
     this.#log = log;
-    this.#onRecovered = onRecovered;
   }
 
   add(lease: Lease): void {
@@ -219,11 +215,8 @@ export class Leases<Tx> {
         if (held.has(lease.claim.lease)) lease.renewed(sentAt, this.#duration);
         else if (this.#leases.has(lease) && !lease.ending) this.#lose(lease);
       }
-      if (this.#hasFailed && claims.length > 0) this.#onRecovered();
-      this.#hasFailed = false;
       return sentAt + this.#duration / 3;
     } catch (error) {
-      this.#hasFailed = true;
       // If this process holds no lease, do not log: the user may have closed the store, so the error is expected.
       if (this.#leases.size > 0)
         this.#log.limited("renew", "warn", "the store could not renew leases. Trying again", { error });

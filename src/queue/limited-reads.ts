@@ -4,11 +4,15 @@
 import { now as clockNow } from "../clock.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import type { Claimant } from "./claims.ts";
-import type { Turn } from "./floods.ts";
-import type { Parts } from "./parts.ts";
+import type { Claimant, Claims } from "./claims.ts";
+import type { Turn } from "./flood.ts";
+import { freeSlots, type QueueState } from "./state.ts";
 import { answerOf } from "./store-call.ts";
 import { type Lane, laneKey, type QueueOptions, recordOf } from "./work.ts";
+
+/** The states of events that wait. */
+const OPEN = ["pending", "retrying", "scheduled"] as const;
+type OpenState = (typeof OPEN)[number];
 
 /** How many events one list has. */
 const PAGE = 100;
@@ -17,33 +21,38 @@ const FRESH = 250;
 /** How many records without a snapshot are remembered, so that each is looked up once. */
 const REMEMBERED = 10_000;
 
-type Queue<Tx> = Pick<Parts<Tx>, "store" | "laneOf" | "beginningOf" | "gates" | "floods"> & {
-  readonly claims: Pick<Parts<Tx>["claims"], "slotsAt" | "fill">;
-};
+interface ReadingQueue<Tx> {
+  readonly store: Pick<EventStore<Tx>, "list" | "snapshotOf" | "nextDue">;
+  readonly state: QueueState;
+  readonly claims: Pick<Claims<Tx>, "fill">;
+}
 
 /** Begins the reads of limited lanes. */
 export class LimitedReads<Tx> {
-  readonly #queue: Queue<Tx>;
+  readonly #queue: ReadingQueue<Tx>;
   readonly #lanes = new Map<string, LaneEvents>();
 
-  constructor(queue: Queue<Tx>) {
+  constructor(queue: ReadingQueue<Tx>) {
     this.#queue = queue;
+  }
+
+  /** Notes an event that has just arrived here, so that it is the newest one at once. */
+  arrived(lane: Lane, event: Pick<StoredEvent, "eventId" | "ref">): void {
+    this.#lanes.get(laneKey(lane))?.arrived(event);
   }
 
   /** Begins the reads that may begin now. @returns ms until an event is due, if fewer events are due */
   async read(lane: Lane, claimant: Claimant | undefined): Promise<number | undefined> {
-    const { gates, floods, claims } = this.#queue;
+    const { state, store } = this.#queue;
+    const { gates, floods, beginningOf } = state;
     for (const [key, { lane: known }] of this.#lanes) if (!floods.isLimited(known)) this.#lanes.delete(key);
-    while (claims.slotsAt(performance.now()).slots > 0 && !gates.isShut(lane)) {
+    while (freeSlots(state) > 0 && !gates.isShut(lane)) {
       const turn = floods.take(lane, performance.now());
       if (turn === undefined) return undefined;
       if (await this.#begin(lane, turn, claimant)) continue;
       floods.giveBack(lane);
-      const only = [this.#queue.beginningOf(lane)];
-      return (
-        (await answerOf("nextDue", async () => this.#queue.store.nextDue({ only }))) ??
-        Number.POSITIVE_INFINITY
-      );
+      const only = [beginningOf(lane)];
+      return (await answerOf("nextDue", async () => store.nextDue({ only }))) ?? Number.POSITIVE_INFINITY;
     }
     return undefined;
   }
@@ -51,10 +60,11 @@ export class LimitedReads<Tx> {
   /** @returns whether an attempt has begun */
   async #begin(lane: Lane, turn: Turn, claimant: Claimant | undefined): Promise<boolean> {
     const key = laneKey(lane);
-    const events = this.#lanes.get(key) ?? new LaneEvents(this.#queue, lane);
+    const { store, state } = this.#queue;
+    const events = this.#lanes.get(key) ?? new LaneEvents({ store, laneOf: state.laneOf }, lane);
     this.#lanes.set(key, events);
     const common = { limit: 1, isChosen: true, claimant } as const;
-    const only = [this.#queue.beginningOf(lane)];
+    const only = [state.beginningOf(lane)];
     for (const each of [turn, "known", "newest", "first"] as const) {
       if (each !== "first") {
         const eventId = await events.next(each);
@@ -90,26 +100,47 @@ class LaneEvents {
   readonly #known = new Map<string, Set<string>>();
   /** The newest events of other records that were not chosen yet, the newest first. */
   #newest: string[] = [];
+  /** The events that have arrived here since the last turn, the oldest first. */
+  #arrived: Pick<StoredEvent, "eventId" | "ref">[] = [];
   #lookedAt = Number.NEGATIVE_INFINITY;
   /** The records that had no snapshot when this scan of the older events met them. */
   readonly #unknown = new Set<string>();
   /** Where the scan of older events goes on. */
-  #next: { readonly state: "pending" | "retrying"; readonly after?: string | undefined } = {
-    state: "pending",
-  };
+  #next: { readonly state: OpenState; readonly after?: string | undefined } = { state: "pending" };
 
   constructor(queue: LaneQueue, lane: Lane) {
     this.#queue = queue;
     this.lane = lane;
   }
 
+  arrived(event: Pick<StoredEvent, "eventId" | "ref">): void {
+    if (this.#arrived.length >= PAGE) this.#arrived.shift();
+    this.#arrived.push(event);
+  }
+
   async next(turn: "known" | "newest"): Promise<string | undefined> {
     const at = performance.now();
     if (at - this.#lookedAt >= FRESH) {
       this.#lookedAt = at;
+      this.#arrived = [];
       await this.#look();
     }
+    for (const event of this.#arrived.splice(0)) {
+      const record = recordOf(event);
+      if (await this.#isKnown(record)) this.#addKnown(record, event.eventId);
+      else this.#newest.unshift(event.eventId);
+    }
     return turn === "known" ? this.#nextKnown() : this.#newest.shift();
+  }
+
+  #addKnown(record: string, eventId: string): void {
+    const events = this.#known.get(record);
+    if (events) events.add(eventId);
+    else this.#known.set(record, new Set([eventId]));
+  }
+
+  async #isKnown(record: string): Promise<boolean> {
+    return this.#known.has(record) || (await this.#hasSnapshot(record));
   }
 
   /** Takes one event of a known record, whose turn comes again after all other records. */
@@ -126,22 +157,19 @@ class LaneEvents {
 
   /** Looks at the newest events, and at a page of older ones. */
   async #look(): Promise<void> {
-    const lists = await Promise.all([this.#list("pending"), this.#list("retrying")]);
+    const lists = await Promise.all(OPEN.map((state) => this.#list(state)));
     const older = this.#known.size < PAGE ? await this.#older() : [];
     const time = clockNow();
-    // The platform has said nothing about these records yet: a rate limit or an outage came first.
-    const isWanted = (event: StoredEvent): boolean =>
-      Number(event.dueAt) <= time &&
-      (event.state === "pending" || event.reason === "unavailable") &&
-      laneKey(this.#queue.laneOf(event)) === laneKey(this.lane);
+    const isDue = (event: StoredEvent): boolean =>
+      Number(event.dueAt) <= time && laneKey(this.#queue.laneOf(event)) === laneKey(this.lane);
     const newest = new Map<string, string>();
-    for (const event of [...lists.flat(), ...older].filter(isWanted)) {
+    for (const event of [...lists.flat(), ...older].filter(isDue)) {
       const record = recordOf(event);
-      const known = this.#known.get(record);
-      if (known) known.add(event.eventId);
-      else if (await this.#hasSnapshot(record)) this.#known.set(record, new Set([event.eventId]));
-      // A record has one lease, so that one event of it is enough.
-      else if (!newest.has(record)) newest.set(record, event.eventId);
+      if (await this.#isKnown(record)) this.#addKnown(record, event.eventId);
+      // The platform has said nothing about the record yet: the event is new, or a rate limit or an outage came first. A record
+      // has one lease, so that one event of it is enough.
+      else if ((event.state === "pending" || event.reason === "unavailable") && !newest.has(record))
+        newest.set(record, event.eventId);
     }
     this.#newest = [...newest.values()];
   }
@@ -152,14 +180,14 @@ class LaneEvents {
     const page = await this.#list(state, after);
     if (page.length === PAGE) this.#next = { state, after: page.at(-1)!.eventId };
     else {
-      this.#next = { state: state === "pending" ? "retrying" : "pending" };
+      this.#next = { state: OPEN[(OPEN.indexOf(state) + 1) % OPEN.length]! };
       // Meanwhile, a record may have been read.
       this.#unknown.clear();
     }
     return page;
   }
 
-  #list(state: "pending" | "retrying", after?: string): Promise<StoredEvent[]> {
+  #list(state: OpenState, after?: string): Promise<StoredEvent[]> {
     const { account } = this.lane;
     return answerOf("list", async () => this.#queue.store.list({ account, state, limit: PAGE, after }));
   }

@@ -6,17 +6,17 @@ import type { Attempt, AttemptEnd } from "./attempt.ts";
 import { ChangeSignal } from "./change-signal.ts";
 import { Claims } from "./claims.ts";
 import { Drain, type DrainOptions, type DrainResult, Stop } from "./drain.ts";
-import { Fairness } from "./fairness.ts";
+import { Driver } from "./driver.ts";
+import { afterSeen, newFairness } from "./fairness.ts";
 import { Floods } from "./floods.ts";
-import type { Gate } from "./gate.ts";
-import { Gates, pauseOf } from "./gates.ts";
+import type { Gate, GateNews } from "./gate.ts";
+import { Gates } from "./gates.ts";
 import { GRACE, Leases } from "./leases.ts";
-import { Loop } from "./loop.ts";
-import type { Parts } from "./parts.ts";
+import { ownTurnAt } from "./plan.ts";
 import { Pruner } from "./pruner.ts";
 import { RunningAttempts } from "./running-attempts.ts";
-import { Tries } from "./tries.ts";
-import { Unrecorded } from "./unrecorded.ts";
+import type { QueueState } from "./state.ts";
+import { Strays } from "./strays.ts";
 import type { Lane, Pause, QueueOptions } from "./work.ts";
 
 /** How often an inline request tries to claim its event, ms. */
@@ -26,11 +26,15 @@ const LAST_GIVE_BACK = 1000;
 
 type EventKey = Pick<NewEvent, "ref" | "eventId">;
 
-/** Handles the events of a store: in the loop, in drains, and inline. All of them claim by `Claims.fill`. */
+/** Handles the events of a store: in the loop, in drains, and inline. All of them claim as plan.ts says. */
 export class Queue<Tx> {
   readonly gates: Gates;
-  readonly #parts: Parts<Tx>;
-  readonly #loop: Loop<Tx>;
+  readonly #options: QueueOptions<Tx>;
+  readonly #state: QueueState;
+  readonly #running: RunningAttempts<Tx>;
+  readonly #claims: Claims<Tx>;
+  readonly #changes: ChangeSignal;
+  readonly #driver: Driver<Tx>;
   readonly #pruner: Pruner<Tx>;
   #drains = 0;
   #unsubscribe: (() => void) | undefined;
@@ -38,37 +42,39 @@ export class Queue<Tx> {
   #closing: Promise<void> | undefined;
 
   constructor(options: QueueOptions<Tx>) {
-    const { store, logger, policy, hasAccounts } = options;
-    this.gates = new Gates((gate, change, error) => this.#gateChanged(gate, change, error));
-    const unrecorded = new Unrecorded(() => this.#slotFreed());
-    const parts = {
-      ...options,
-      gates: this.gates,
-      unrecorded,
-      floods: new Floods(logger),
-      fairness: new Fairness(policy.concurrency, hasAccounts),
-      leases: new Leases(store, policy.leaseDuration, logger, () => unrecorded.tryNow()),
-      changes: new ChangeSignal(() => this.#parts.running.size),
-      slotFreed: () => this.#slotFreed(),
-      attemptEnded: (end) => this.#ended(end),
-    } as { -readonly [Part in keyof Parts<Tx>]: Parts<Tx>[Part] };
-    parts.running = new RunningAttempts(parts);
-    parts.claims = new Claims(parts);
-    parts.tries = new Tries(parts);
-    this.#parts = parts;
-    this.#loop = new Loop(parts);
+    const { store, logger, policy, hasAccounts, laneOf, beginningOf } = options;
+    const strays = new Strays(options);
+    this.#options = options;
+    this.gates = new Gates((gate, news, error) => this.#gateChanged(gate, news, error));
+    const state: QueueState = {
+      ...{ laneOf, beginningOf, hasAccounts, policy, gates: this.gates },
+      floods: new Floods((lane, inRow, error) => this.#inFlood(lane, inRow, error)),
+      fairness: newFairness(policy.concurrency, hasAccounts, performance.now()),
+      slots: { running: 0, settling: 0, reserved: 0, freed: 0 },
+      strays: () => strays.beginnings,
+      isWoken: store.subscribe !== undefined,
+      isClosed: false,
+    };
+    const leases = new Leases(store, policy.leaseDuration, logger);
+    const changed = (): void => this.#changed();
+    const parts = { ...options, state, leases, changed };
+    this.#state = state;
+    this.#changes = new ChangeSignal(() => state.slots.running);
+    this.#running = new RunningAttempts({ ...parts, attemptEnded: (end) => this.#ended(end) });
+    this.#claims = new Claims({ ...parts, running: this.#running }, strays);
+    this.#driver = new Driver({ ...parts, claims: this.#claims, changes: this.#changes });
     this.#pruner = new Pruner(options);
   }
 
   get state(): "idle" | "running" | "paused" | "stopped" {
     if (this.#closing) return "stopped";
     if (this.gates.pause) return "paused";
-    return this.#loop.started ? "running" : "idle";
+    return this.#driver.isStarted ? "running" : "idle";
   }
 
   /** The error of the store that keeps this process from recording results, or the loop from claiming. */
   get failure(): unknown {
-    return this.#parts.unrecorded.failure ?? this.#loop.failure;
+    return this.#running.failure ?? this.#driver.failure;
   }
 
   /** Why this process could not delete old events when it last tried. */
@@ -78,7 +84,7 @@ export class Queue<Tx> {
 
   /** Whether this process handles due events now, in its loop or in a drain. */
   get handles(): boolean {
-    return !this.#closing && (this.#loop.started || this.#drains > 0);
+    return !this.#closing && (this.#driver.isStarted || this.#drains > 0);
   }
 
   get pause(): Pause | undefined {
@@ -92,28 +98,28 @@ export class Queue<Tx> {
 
   /** Ends the pauses behind which nothing waits any more. @throws the error of the store */
   checkPauses(): Promise<void> {
-    return this.#parts.tries.check();
+    return this.#driver.check();
   }
 
   /** Starts the loop, which handles events as they become due. Does not keep the process alive. */
   start(): void {
-    if (this.#closing || this.#loop.started) return;
-    this.#unsubscribe = this.#parts.store.subscribe?.(() => {
-      this.#loop.wake();
-      this.#parts.tries.lookAnew();
+    if (this.#closing || this.#driver.isStarted) return;
+    this.#unsubscribe = this.#options.store.subscribe?.(() => {
+      this.#driver.wake();
+      this.#driver.lookAnew();
     });
-    this.#unwatchClock = onClockMoved(() => this.#loop.wake());
+    this.#unwatchClock = onClockMoved(() => this.#driver.wake());
     this.#pruner.start();
-    this.#loop.start();
-    this.#parts.tries.start();
+    this.#driver.start();
   }
 
   /** Makes the loop look for due events, after this process has added one. */
   wake(event: EventKey): void {
-    this.#parts.fairness.see(this.#parts.laneOf(event).account, performance.now());
-    this.#parts.tries.arrived(event);
+    const { fairness, laneOf } = this.#state;
+    this.#state.fairness = afterSeen(fairness, laneOf(event).account, performance.now());
+    this.#driver.arrived(event);
     // A store with `subscribe` has already woken the loop.
-    if (!this.#unsubscribe) this.#loop.wake();
+    if (!this.#unsubscribe) this.#driver.wake();
   }
 
   /**
@@ -126,7 +132,13 @@ export class Queue<Tx> {
     const stop = new Stop(options);
     this.#drains += 1;
     try {
-      const drain = new Drain(stop, this.#parts);
+      const drain = new Drain(stop, {
+        state: this.#state,
+        running: this.#running,
+        claims: this.#claims,
+        driver: this.#driver,
+        changes: this.#changes,
+      });
       // The caller may be a request, and most events are those of others.
       return await detached(async () => {
         const result = await drain.run();
@@ -149,44 +161,38 @@ export class Queue<Tx> {
 
   async #runNow(key: EventKey, deadline: number): Promise<void> {
     const { eventId } = key;
-    const lane = this.#parts.laneOf(key);
+    const lane = this.#state.laneOf(key);
     while (!this.#closing && performance.now() < deadline) {
-      const { attempt, wait } = await this.#startNow(eventId, lane);
+      this.#state.floods.expire();
+      const turn = ownTurnAt(this.#state, lane, performance.now());
+      const attempt = this.#running.of(eventId) ?? (turn === "now" && (await this.#startNow(eventId, lane)));
       if (attempt) {
         await attempt.ended;
         for (const added of attempt.added) await this.#runNow(added, deadline);
         return;
       }
-      if (!this.gates.lets(lane, performance.now(), true)) return;
-      if (wait !== undefined) {
-        await withTimeout(Math.min(wait, LOOK_AGAIN), this.#parts.changes.next);
+      if (turn === "shut" || !this.gates.lets(lane, performance.now(), true)) return;
+      if (turn !== "now") {
+        await withTimeout(Math.min(turn, LOOK_AGAIN), this.#changes.next);
         continue;
       }
-      const event = await this.#parts.store.get(eventId);
+      const event = await this.#options.store.get(eventId);
       if (event?.state !== "pending" && event?.state !== "processing") return;
-      const before = this.#parts.running.ofSameRecord(event);
+      const before = this.#running.ofSameRecord(event);
       await (before
         ? withTimeout(LOOK_AGAIN, before.ended)
         : new Promise((resolve) => setTimeout(resolve, LOOK_AGAIN)));
     }
   }
 
-  /** Starts an attempt at an event, if it can be claimed now. Otherwise, returns ms until there may be room for it. */
-  async #startNow(
-    eventId: string,
-    lane: Lane,
-  ): Promise<{ readonly attempt?: Attempt<Tx> | undefined; readonly wait?: number | undefined }> {
-    const now = performance.now();
-    const running = this.#parts.running.of(eventId);
-    if (running || !this.gates.lets(lane, now, true)) return { attempt: running };
-    const { slots, wait = LOOK_AGAIN } = this.#parts.claims.slotsAt(now);
-    if (slots <= 0) return { wait };
-    const isLimited = this.#parts.floods.isLimited(lane);
-    if (isLimited && this.#parts.floods.take(lane, now) === undefined)
-      return { wait: this.#parts.floods.waitAt(lane, now) };
-    const filled = await this.#parts.claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true });
-    if (isLimited && filled.started.length === 0) this.#parts.floods.giveBack(lane);
-    return { attempt: filled.started[0] };
+  /** Starts an attempt at an event whose turn it is, if it can be claimed now. */
+  async #startNow(eventId: string, lane: Lane): Promise<Attempt<Tx> | undefined> {
+    const { floods } = this.#state;
+    const isLimited = floods.isLimited(lane);
+    if (isLimited) floods.take(lane, performance.now());
+    const filled = await this.#claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true });
+    if (isLimited && filled.started.length === 0) floods.giveBack(lane);
+    return filled.started[0];
   }
 
   /** Starts no new attempt. Waits up to `timeout` ms for running attempts. Then aborts and releases them, within 4 s. */
@@ -196,37 +202,49 @@ export class Queue<Tx> {
   }
 
   async #close(timeout: number): Promise<void> {
-    this.#loop.stop();
-    this.#parts.claims.close();
-    this.#parts.tries.stop();
+    this.#state.isClosed = true;
+    this.#driver.stop();
+    this.#claims.startWaiting();
     this.#unwatchClock?.();
-    this.#parts.changes.tell();
-    const ends = this.#parts.running.all.map(({ ended }) => ended);
+    const ends = this.#running.all.map(({ ended }) => ended);
     await Promise.all([
-      withTimeout(timeout, Promise.all([...ends, this.#parts.claims.inFlight()])),
+      withTimeout(timeout, Promise.all([...ends, this.#claims.inFlight()])),
       withTimeout(timeout, this.#pruner.close()),
     ]);
     const end = performance.now() + GRACE + LAST_GIVE_BACK;
-    await this.#parts.running.end(LAST_GIVE_BACK);
-    await withTimeout(end - performance.now(), this.#parts.claims.settled());
+    await this.#running.end(LAST_GIVE_BACK);
+    await withTimeout(end - performance.now(), this.#claims.settled());
     this.#unsubscribe?.();
   }
 
-  #gateChanged(gate: Gate, change: "shut" | "waits" | "open", error: unknown): void {
-    const pause = pauseOf(gate);
-    if (change === "open") {
+  #gateChanged(gate: Gate, news: GateNews, error: unknown): void {
+    const pause = this.gates.pauseOf(gate);
+    if (news === "open") {
       const { scope, account } = pause;
-      this.#parts.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
+      this.#options.observe({ kind: "resumed", scope, ...(account !== undefined && { account }) });
       this.#mayBeDue();
-    } else this.#parts.observe({ kind: "paused", ...pause, wait: gate.waitAt(performance.now()), error });
-    this.#slotFreed();
+    } else {
+      const wait = this.gates.waitAt(performance.now(), gate.lane);
+      this.#options.observe({ kind: "paused", ...pause, wait, error });
+    }
+    this.#changed();
+  }
+
+  #inFlood({ account, kind }: Lane, inRow: number, error: unknown): void {
+    const whose = account === undefined ? "" : ` of account ${account}`;
+    this.#options.logger.limited(
+      "refused",
+      "warn",
+      `the platform refused or did not find ${inRow} ${kind}${whose} in a row. Until enough reads succeed, the handler reads at most 80 of them a second. Check the base URL and the token. If strangers send notifications, set the option \`verify\``,
+      { error, ...(account !== undefined && { account }) },
+    );
   }
 
   /** Lets others begin: a slot is free, a claim has ended that had reserved slots, or other events may begin than before. */
-  #slotFreed(): void {
-    this.#parts.claims.startWaiting();
-    this.#parts.changes.tell();
-    this.#parts.tries.look();
+  #changed(): void {
+    this.#claims.startWaiting();
+    this.#changes.tell();
+    this.#driver.look();
   }
 
   /**
@@ -235,13 +253,13 @@ export class Queue<Tx> {
    */
   #ended(end: AttemptEnd): void {
     if (this.#unsubscribe === undefined || end === "lost") this.#mayBeDue();
-    else this.#parts.changes.looks += 1;
-    this.#slotFreed();
+    else this.#changes.looks += 1;
+    this.#changed();
   }
 
   /** Makes the loop and the drains look for events: another event of a record may be due. */
   #mayBeDue(): void {
-    this.#parts.changes.looks += 1;
-    this.#loop.wake();
+    this.#changes.looks += 1;
+    this.#driver.wake();
   }
 }

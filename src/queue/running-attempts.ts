@@ -1,9 +1,9 @@
 import { withTimeout } from "../async.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
-import { Attempt, type AttemptEnd, type AttemptOptions } from "./attempt.ts";
-import { GRACE } from "./leases.ts";
-import type { Parts } from "./parts.ts";
-import { recordOf } from "./work.ts";
+import { Attempt, type AttemptEnd, type AttemptQueue } from "./attempt.ts";
+import { afterFreed, afterTaken } from "./fairness.ts";
+import { GRACE, type Leases } from "./leases.ts";
+import { type QueueOptions, recordOf } from "./work.ts";
 
 /** How long the store may take to release a lease, ms. */
 export const GIVE_BACK = 5000;
@@ -14,37 +14,39 @@ export interface AttemptWatcher<Tx> {
   ended(attempt: Attempt<Tx>, end: AttemptEnd): void;
 }
 
+/** What the running attempts need of their queue. */
+interface RunningQueue<Tx> extends Omit<AttemptQueue<Tx>, "recorded">, Pick<QueueOptions<Tx>, "contextOf"> {
+  readonly leases: Leases<Tx>;
+  /** Called when a slot is free. */
+  readonly changed: () => void;
+  /** Called when an attempt has ended. */
+  readonly attemptEnded: (end: AttemptEnd) => void;
+}
+
 /** The attempts that run in this process. */
 export class RunningAttempts<Tx> {
-  readonly #queue: Parts<Tx>;
+  readonly #queue: RunningQueue<Tx> & AttemptQueue<Tx>;
   readonly #all = new Set<Attempt<Tx>>();
-  /** The attempts that only wait for the store to record their end. */
-  readonly #settling = new Set<Attempt<Tx>>();
   /** The latest attempt of each record. */
   readonly #byRecord = new Map<string, Attempt<Tx>>();
   readonly #watchers = new Set<AttemptWatcher<Tx>>();
-  /** How many times an attempt has given up its slot, since the process began. */
-  freed = 0;
+  /** When the store last recorded a result, on the monotonic clock. */
+  #recordedAt = Number.NEGATIVE_INFINITY;
 
-  constructor(queue: Parts<Tx>) {
-    this.#queue = queue;
+  constructor(queue: RunningQueue<Tx>) {
+    const recorded = (): void => {
+      this.#recordedAt = performance.now();
+    };
+    this.#queue = { ...queue, recorded };
   }
 
   get all(): readonly Attempt<Tx>[] {
     return [...this.#all];
   }
 
-  get size(): number {
-    return this.#all.size;
-  }
-
-  /** How many attempts may begin besides the running ones. */
-  get freeSlots(): number {
-    const { concurrency } = this.#queue.policy;
-    // Up to `concurrency` attempts that only record their end take no slot. Without this limit, such attempts would
-    // pile up if the store is slow. Results that the store has refused take no slot at all.
-    const most = concurrency + this.#queue.unrecorded.size;
-    return concurrency + Math.min(this.#settling.size, most) - this.#all.size;
+  /** Why the store does not record results. It is `undefined` if it has recorded one since it refused another. */
+  get failure(): unknown {
+    return this.all.find(({ kept }) => kept && kept.since > this.#recordedAt)?.kept?.error;
   }
 
   of(eventId: string): Attempt<Tx> | undefined {
@@ -56,26 +58,28 @@ export class RunningAttempts<Tx> {
     return this.#byRecord.get(recordOf(event));
   }
 
-  /** @param givesUp - whether the attempt parks its event without a read */
-  start(claim: ClaimedEvent, leaseEndsAt: number, givesUp = false): Attempt<Tx> {
-    const { fairness, leases } = this.#queue;
+  /** @param givesUpBecause - why the attempt parks its event without a read */
+  start(claim: ClaimedEvent, leaseEndsAt: number, givesUpBecause?: string): Attempt<Tx> {
+    const { leases, state, changed } = this.#queue;
+    const { slots } = state;
     const earlier = this.ofSameRecord(claim);
-    const lane = this.#queue.laneOf(claim);
-    fairness.take(lane.account);
-    const options: AttemptOptions = {
-      lane,
-      givesUp,
-      leaseEndsAt,
-      after: earlier?.ended,
-      onSettling: () => {
-        // The store may fail to record the end, and is asked again.
-        if (this.#settling.has(attempt)) return;
-        this.#settling.add(attempt);
-        fairness.free(lane.account);
-        this.freed += 1;
-        this.#queue.slotFreed();
-      },
+    const { account } = state.laneOf(claim);
+    let isSettling = false;
+    const freeSlot = (): void => {
+      state.fairness = afterFreed(state.fairness, account);
+      slots.freed += 1;
     };
+    state.fairness = afterTaken(state.fairness, account);
+    slots.running += 1;
+    const onSettling = (): void => {
+      // The store may fail to record the end, and is asked again.
+      if (isSettling) return;
+      isSettling = true;
+      slots.settling += 1;
+      freeSlot();
+      changed();
+    };
+    const options = { givesUpBecause, leaseEndsAt, after: earlier?.ended, onSettling };
     const begin = (): Attempt<Tx> => new Attempt(claim, this.#queue, options);
     const attempt: Attempt<Tx> = this.#queue.contextOf?.(claim.eventId)?.(begin) ?? begin();
     this.#all.add(attempt);
@@ -83,7 +87,9 @@ export class RunningAttempts<Tx> {
     leases.add(attempt.lease);
     for (const watcher of this.#watchers) watcher.started(attempt);
     void attempt.ended.then((end) => {
-      if (!this.#settling.has(attempt)) fairness.free(lane.account);
+      slots.running -= 1;
+      if (isSettling) slots.settling -= 1;
+      else freeSlot();
       this.#ended(attempt, end);
     });
     return attempt;
@@ -104,7 +110,6 @@ export class RunningAttempts<Tx> {
 
   #ended(attempt: Attempt<Tx>, end: AttemptEnd): void {
     this.#all.delete(attempt);
-    if (!this.#settling.delete(attempt)) this.freed += 1;
     if (this.ofSameRecord(attempt.claim) === attempt) this.#byRecord.delete(recordOf(attempt.claim));
     this.#queue.leases.delete(attempt.lease);
     for (const watcher of this.#watchers) watcher.ended(attempt, end);
@@ -127,7 +132,7 @@ export class RunningAttempts<Tx> {
    */
   async release(attempts: readonly Attempt<Tx>[]): Promise<void> {
     await this.#release(attempts, GIVE_BACK);
-    for (const attempt of attempts) if (!attempt.keepsResult) attempt.giveUp();
+    for (const attempt of attempts) if (!attempt.kept) attempt.giveUp();
   }
 
   /** Aborts all attempts, and releases their leases. Gives up the results that the store does not record in `giveBack` ms. */

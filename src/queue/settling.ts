@@ -5,36 +5,46 @@ import { InvalidWriteError, StayhookError } from "../errors.ts";
 import { InterruptedError } from "../stores/call-errors.ts";
 import type { Outcome, Write } from "../stores/event-store.ts";
 import type { Lease } from "./leases.ts";
-import type { Parts } from "./parts.ts";
-import { type KeptResult, Unrecorded } from "./unrecorded.ts";
-import type { AttemptResult } from "./work.ts";
+import type { AttemptResult, QueueOptions } from "./work.ts";
 
 /** How long to wait for the answer of `settle` after another claim of the record, ms. */
 const OVERTAKEN = 1000;
+/** The waits between tries to record a result, ms. Each later wait is as long as the last one. */
+const WAITS = [50, 200, 1000, 2000, 5000] as const;
+/** A result that the store refuses for this long, ms, ends as a failure of the callback, if the store records that. */
+export const PATIENCE = 60_000;
+
+/** A result that the store did not record. It keeps its slot, so that a store that records nothing soon gets no more claims. */
+interface KeptResult {
+  /** When the store did not record the result for the first time, on the monotonic clock. */
+  readonly since: number;
+  /** Why the store did not record the result the last time. */
+  error: unknown;
+}
 
 export type AttemptEnd = AttemptResult["outcome"];
 
+/** What the end of an attempt needs of its queue. */
+export interface SettlingQueue<Tx> extends Pick<QueueOptions<Tx>, "store" | "logger" | "policy"> {
+  /** Called when the store has recorded a result. */
+  readonly recorded: () => void;
+}
+
 /** Records the end of one attempt. */
 export class Settling<Tx> {
-  readonly #queue: Parts<Tx>;
+  readonly #queue: SettlingQueue<Tx>;
   readonly #lease: Lease;
   readonly #onSettling: () => void;
   readonly #over = Promise.withResolvers<void>();
   #isOver = false;
   /** The result that the store did not record, if there is one. */
-  #kept: KeptResult | undefined;
+  kept: KeptResult | undefined;
 
   /** @param onSettling - called when the attempt needs no slot any more, because the store only has to record the end */
-  constructor(queue: Parts<Tx>, lease: Lease, onSettling: () => void) {
+  constructor(queue: SettlingQueue<Tx>, lease: Lease, onSettling: () => void) {
     this.#queue = queue;
     this.#lease = lease;
     this.#onSettling = onSettling;
-    queue.unrecorded.started();
-  }
-
-  /** Whether the attempt keeps a result that the store did not record. */
-  get keepsResult(): boolean {
-    return this.#kept !== undefined;
   }
 
   /** Whether the attempt has been given up. */
@@ -63,14 +73,14 @@ export class Settling<Tx> {
    * keeps a result and tries again, also after the end of the lease: another attempt would run the callback again.
    *
    * @param lean - the outcome without the events that the handler adds by itself
+   * @param instead - makes the outcome of a failed callback, for a result that the store refuses for good
    * @returns the failure of the user's writes, or how the attempt ended
    */
   async record(
     outcome: Outcome<Tx>,
     writes?: GuardedWrites<Tx>,
-    { lean }: { readonly lean?: Outcome<Tx> | undefined } = {},
+    { lean, instead }: Alternatives<Tx> = {},
   ): Promise<AttemptEnd | WriteFailure> {
-    const { unrecorded } = this.#queue;
     const lease = this.#lease;
     lease.ending = true;
     try {
@@ -78,24 +88,31 @@ export class Settling<Tx> {
         const tried = await this.#trySettle(outcome, writes !== undefined);
         if (!("error" in tried)) return tried.end;
         let { error } = tried;
-        const failure = writes?.failureIn(error, unrecorded.isAtFault(this.#kept));
+        const failure = writes?.failureIn(error);
         if (failure) return failure;
         if (lean && tries > 0 && !(error instanceof NoAnswer)) {
           const again = await this.#trySettle(lean, writes !== undefined);
           if (!("error" in again)) return again.end;
           error = again.error;
         }
+        if (instead && this.#isRefusedAt(performance.now()) && !(error instanceof NoAnswer)) {
+          const again = await this.#trySettle(instead(error), false);
+          if (!("error" in again)) return again.end === "lost" ? "lost" : { error, recordedAs: again.end };
+        }
         if (lease.lost) return this.lost();
         // A released attempt has no result to keep.
         if (outcome.state !== "released") this.#keep(error);
-        if (this.#isOver || (!this.#kept && !lease.held)) throw error;
-        await withTimeout(Unrecorded.waitAfter(tries), Promise.race([this.#over.promise, unrecorded.works]));
+        if (this.#isOver || (!this.kept && !lease.held)) throw error;
+        await withTimeout(WAITS[tries] ?? WAITS.at(-1)!, this.#over.promise);
         if (lease.lost) return this.lost();
       }
     } finally {
-      unrecorded.forget(this.#kept);
-      this.#kept = undefined;
+      this.kept = undefined;
     }
+  }
+
+  #isRefusedAt(now: number): boolean {
+    return this.kept !== undefined && now - this.kept.since >= PATIENCE;
   }
 
   /** Never rejects. */
@@ -113,23 +130,21 @@ export class Settling<Tx> {
         return this.#lease.claim === claim
           ? { end: this.lost() }
           : { error: new Error("the event was claimed anew") };
-      if (outcome.state !== "released") this.#queue.unrecorded.recorded();
+      if (outcome.state !== "released") this.#queue.recorded();
       return { end: outcome.state };
     } catch (error) {
       return { error };
     }
   }
 
-  /** Keeps the result of a callback. It needs no slot, because it must not hold up other events. */
   #keep(error: unknown): void {
-    const { unrecorded, logger } = this.#queue;
     const { eventId } = this.#lease.claim;
-    this.#kept = unrecorded.keep(error, this.#kept);
-    this.#onSettling();
-    logger.limited(
+    this.kept ??= { since: performance.now(), error };
+    this.kept.error = error;
+    this.#queue.logger.limited(
       "settle",
       "warn",
-      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again. Until the store records another result, the handler claims one event at a time`,
+      `the store did not record the result of event ${eventId}. The handler keeps the result and tries again. Results that are kept take slots`,
       { eventId, error },
     );
   }
@@ -177,6 +192,13 @@ class NoAnswer extends StayhookError {
 
 interface WriteFailure {
   readonly error: unknown;
+  /** How the attempt ended, if the store has recorded the failure already. */
+  readonly recordedAs?: AttemptEnd;
+}
+
+interface Alternatives<Tx> {
+  readonly lean?: Outcome<Tx> | undefined;
+  readonly instead?: (error: unknown) => Outcome<Tx>;
 }
 
 /**
@@ -211,10 +233,9 @@ export class GuardedWrites<Tx> {
   /**
    * Returns the failure of a function that the user passed to `event.atomically`; `undefined` if the store failed. If
    * the function failed, the store rejects with the function's error. If the connection was lost, the store rejects with
-   * an error of its own. That may be an outage once. Twice in a row, the functions end the connection. If the store records
-   * other results meanwhile, the functions have left the transaction unusable, for example by `SET LOCAL ROLE`.
+   * an error of its own. That may be an outage once. Twice in a row, the functions end the connection.
    */
-  failureIn(rejection: unknown, isAtFault: boolean): WriteFailure | undefined {
+  failureIn(rejection: unknown): WriteFailure | undefined {
     if (rejection instanceof InvalidWriteError) return { error: rejection };
     if (this.#failure && Object.is(this.#failure.error, rejection)) return this.#failure;
     // In a try that finds no connection, no function begins.
@@ -225,7 +246,7 @@ export class GuardedWrites<Tx> {
       !(rejection instanceof StayhookError);
     this.#interruptions = isInterrupted ? this.#interruptions + 1 : 0;
     this.#began = false;
-    return this.#interruptions > 1 || isAtFault ? (this.#failure ?? { error: rejection }) : undefined;
+    return this.#interruptions > 1 ? (this.#failure ?? { error: rejection }) : undefined;
   }
 
   /** Leaves it to the store to begin a lazy query: a synchronous store refuses the query, and must not run it. */

@@ -1,5 +1,5 @@
 import type { ClaimedEvent } from "../stores/stored-event.ts";
-import { lanesOf, type QueueOptions } from "./work.ts";
+import { lanesOf, type QueueOptions, recordOf } from "./work.ts";
 
 /** How many events without a record and without an account are remembered. */
 const MOST = 10_000;
@@ -21,9 +21,10 @@ export class Strays {
 
   /** Notes a claimed event. @returns whether it is a stray, which this process must not handle */
   note(claim: ClaimedEvent): boolean {
-    if (!this.#queue.hasAccounts || this.#queue.laneOf(claim).account !== undefined) return false;
-    // No beginning names all such events without a record, so each is claimed once.
-    if (claim.ref === null && this.#ids.size < MOST) this.#ids.add(claim.eventId);
+    const lane = this.#queue.laneOf(claim);
+    if (!this.#queue.hasAccounts || lane.account !== undefined) return false;
+    // No beginning names all such events that read nothing, so each record of them is claimed once.
+    if (lane.kind === undefined && this.#ids.size < MOST) this.#ids.add(recordOf(claim));
     return true;
   }
 }

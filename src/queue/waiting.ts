@@ -3,20 +3,26 @@
 import { now as clockNow } from "../clock.ts";
 import { eachEvent } from "../stores/each-event.ts";
 import type { EventFilter } from "../stores/event-filter.ts";
-import type { EventState } from "../stores/event-states.ts";
-import { HISTORY_LENGTH } from "../stores/outcomes.ts";
 import type { ListOptions } from "../stores/store-options.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
-import type { Gate } from "./gate.ts";
+import { type Gate, horizonOf } from "./gate.ts";
 import { answerOf } from "./store-call.ts";
-import { type Lane, lanesOf, type QueueOptions } from "./work.ts";
+import { type Lane, lanesOf, type QueueOptions, recordOf } from "./work.ts";
 
 /** How many of the newest events are looked at. */
 const LOOKED = 50;
-/** How many events of a list are looked at to find one that waits, and how many a page of all waiting events has. */
+/** How many events a page of all waiting events has. */
 const PAGE = 200;
 
 type WaitingQueue<Tx> = Pick<QueueOptions<Tx>, "store" | "laneOf" | "beginningOf" | "hasAccounts">;
+
+/**
+ * How many records keep a gate shut. A gate that a row of failures has shut protects nothing if one record alone waits: this
+ * record may be broken, and is read at its own time.
+ */
+function enoughFor({ level, shutting }: Gate): number {
+  return level === "account" || shutting?.isDoubt || shutting?.askedAt !== undefined ? 1 : 2;
+}
 
 /** What waits behind gates. All methods throw the error of the store. */
 export class Waiting<Tx> {
@@ -40,7 +46,7 @@ export class Waiting<Tx> {
     return lanesOf(lane).map(this.#queue.beginningOf);
   }
 
-  /** Returns ms until an event behind the gate is due. `undefined` if none waits for the gate. */
+  /** Returns ms until an event is due that keeps the gate shut. `undefined` if none does. */
   async dueIn(gate: Gate): Promise<number | undefined> {
     const { store, beginningOf } = this.#queue;
     const only = this.beginningsOf(gate);
@@ -48,23 +54,31 @@ export class Waiting<Tx> {
     const dueIn = await answerOf("nextDue", async () => store.nextDue(only ? { only } : { except: strays }));
     // A timer whose time has not come does not wait.
     if (dueIn === undefined || dueIn <= 0) return dueIn;
+    const isSoon = dueIn <= horizonOf(gate, performance.now());
+    const records = new Set<string>();
     // The try of another process may fail, and then its event waits again.
-    for (const state of ["retrying", "pending", "processing"] as const) {
-      const events = await this.#list({ account: gate.lane.account, state, limit: PAGE });
-      if (events.length === PAGE || events.some((event) => this.#keeps(gate, event))) return dueIn;
-    }
+    for (const state of isSoon ? (["retrying", "pending", "processing"] as const) : (["processing"] as const))
+      for await (const event of this.#all(gate.lane, { state })) {
+        if (!this.#keeps(gate, event)) continue;
+        records.add(recordOf(event));
+        if (records.size >= enoughFor(gate)) return dueIn;
+      }
     return undefined;
   }
 
   /**
-   * Whether an event keeps a gate shut. A retry after an answer waits for its own time, and not for the platform, unless
-   * the platform asked for a wait, which holds for this event, too.
+   * Whether an event keeps a gate shut: it is due soon. A retry after an answer waits for its own time, and not for the
+   * platform. In doubt, a record that was not found got no answer.
    */
   #keeps(gate: Gate, event: StoredEvent): boolean {
-    const isAnswered = event.state === "retrying" && event.reason !== "unavailable";
-    return (
-      this.holds(gate, this.#queue.laneOf(event)) && (!isAnswered || gate.holdsAnswered(performance.now()))
-    );
+    if (!this.holds(gate, this.#queue.laneOf(event))) return false;
+    // An attempt at a new event may be in its callback, which does not wait for the platform.
+    if (event.state === "processing") return event.reason === "unavailable";
+    const isAnswered =
+      event.state === "retrying" &&
+      event.reason !== "unavailable" &&
+      !(gate.shutting?.isDoubt && event.reason === "not-found");
+    return !isAnswered && Number(event.dueAt) - clockNow() <= horizonOf(gate, performance.now());
   }
 
   /** Returns the newest events behind the gate that are due and were never tried. */
@@ -86,11 +100,7 @@ export class Waiting<Tx> {
     const receivedBefore = new Date(clockNow() - age);
     for (const state of ["retrying", "pending", "scheduled"] as const)
       for await (const event of this.#all(gate.lane, { state, receivedBefore }))
-        if (
-          this.holds(gate, this.#queue.laneOf(event)) &&
-          firstDueAt(event, state) <= receivedBefore.getTime()
-        )
-          yield event;
+        if (this.holds(gate, this.#queue.laneOf(event)) && event.firstDueAt <= receivedBefore) yield event;
   }
 
   /** Yields the due events of accounts that have no record. */
@@ -106,17 +116,7 @@ export class Waiting<Tx> {
     return eachEvent({ list: (options) => this.#list(options) }, { ...filter, account }, { page: PAGE });
   }
 
-  #list(options: ListOptions): Promise<StoredEvent[]> {
+  #list(options?: ListOptions): Promise<StoredEvent[]> {
     return answerOf("list", async () => this.#queue.store.list(options));
   }
-}
-
-/** When an event was first due, or, if it was read, a time when its first read may have failed. */
-function firstDueAt({ receivedAt, dueAt, history, source }: StoredEvent, state: EventState): number {
-  const [first] = history;
-  // A full history has lost the first failure.
-  if (state === "retrying" && first && history.length < HISTORY_LENGTH) return first.at.getTime();
-  const isNotification = source === "webhook" || source === "reconcile";
-  if (state === "retrying" || (state === "pending" && isNotification && !first)) return receivedAt.getTime();
-  return Number(dueAt);
 }

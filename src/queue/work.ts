@@ -3,7 +3,7 @@
 import type { RunInContext } from "../async-context.ts";
 import type { Log } from "../logger.ts";
 import type { FailureReason } from "../stores/event-states.ts";
-import type { EventStore, FurtherEvent, Write } from "../stores/event-store.ts";
+import type { EventStore, FurtherChanges, FurtherEvent, Write } from "../stores/event-store.ts";
 import type { Snapshot } from "../stores/snapshot.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 
@@ -13,10 +13,16 @@ export interface WorkContext {
    * that is lost or about to end.
    */
   readonly signal: AbortSignal;
-  /** Reports that the platform has answered a read. A pause of the queue can then end while the callback still runs. */
-  answered(): void;
+  /**
+   * Reports that the platform has answered. A pause of the queue can then end while the callback still runs.
+   *
+   * @param withWhat - the event's record, which begins the counts of its failures anew, or another record of its kind
+   */
+  answered(withWhat: "record" | "another"): void;
   /** Reports that a callback of the user begins. From then on, a timeout is a failure of the callback. */
   calling(): void;
+  /** Reports the ledger that every outcome of this attempt records from now on, unless its result has one. */
+  noted(ledger: string): void;
 }
 
 /** Handles an event. Resolves to a result even if the event failed. A thrown error counts as a failed callback. */
@@ -35,7 +41,11 @@ export type WorkResult<Tx> =
       readonly extra?: readonly FurtherEvent[] | undefined;
       /** The events of the record that the store deletes before it records `events`. */
       readonly remove?: readonly string[] | "timers" | undefined;
+      /** The ledger that the store keeps of the record. An empty text deletes it, `undefined` keeps the one before. */
+      readonly ledger?: string | undefined;
     }
+  /** The attempt records changes before its call, does not count, and the event is claimed again at once. */
+  | ({ readonly state: "released" } & FurtherChanges)
   | ({ readonly state: "failed" } & WorkFailure);
 
 /** A failed attempt. The queue decides whether the event is retried or parked. */
@@ -43,20 +53,22 @@ export interface WorkFailure {
   readonly reason: FailureReason;
   readonly error: unknown;
   readonly type?: string | undefined;
-  /** This failure parks an event that has had at least this many attempts. Default: `maxAttempts` of the queue. */
-  readonly maxAttempts?: number | undefined;
-  /** The platform answered, but refused this record or did not find it. */
+  /** The platform refused this record, or did not find it. */
   readonly refused?: boolean | undefined;
-  /** Present if the platform is out of reach. The attempt then does not count. */
+  /** `false` if the platform was not even asked. Default `true`. */
+  readonly answered?: boolean | undefined;
+  /** Present if the platform is out of reach. The gates decide whether the attempt counts. */
   readonly outage?: Outage | undefined;
   /** The events that the store records with the end of the attempt. */
   readonly events?: readonly FurtherEvent[] | undefined;
+  readonly remove?: readonly string[] | undefined;
+  readonly ledger?: string | undefined;
 }
 
 export interface Outage {
   /** Whether the whole account is affected, as by a rate limit or a refused token. If `true`, it pauses at once. */
   readonly everything: boolean;
-  /** Whether every record of this kind is affected. If `true`, the kind pauses at once. */
+  /** Whether the platform may hide every record of this kind, so that no record is gone. If `true`, the kind pauses at once. */
   readonly wholeKind?: boolean | undefined;
   /** Whether the answer is a rate limit. */
   readonly limited?: boolean | undefined;
@@ -87,6 +99,11 @@ export interface QueueOptions<Tx> {
   /** Whether events have accounts. Events without one then stay for other processes. */
   readonly hasAccounts: boolean;
   readonly policy: Policy;
+  /**
+   * Returns the work that runs in the place of parking an event for want of a read. Its result ends the attempt. By default,
+   * the event is parked.
+   */
+  readonly lastResort?: ((claim: ClaimedEvent) => Work<Tx> | undefined) | undefined;
   /** Gets each observation. Must not throw. */
   readonly observe: (event: QueueObservation) => void;
   readonly logger: Log;
@@ -98,11 +115,11 @@ export interface QueueOptions<Tx> {
   readonly contextOf?: ((eventId: string) => RunInContext | undefined) | undefined;
 }
 
-/** Returns the wait before the next attempt, ms. `attempt` is the number of attempts so far, at least 1. */
+/** Returns the wait before the next attempt, ms. `attempt` is the number of failures of the same kind so far, at least 1. */
 export type Backoff = (attempt: number) => number;
 
 /** How an attempt ended. */
-export interface AttemptResult {
+export type AttemptResult = {
   /** A `released` attempt was cut off and does not count. A `lost` attempt lost its lease and recorded nothing. */
   readonly outcome: "done" | "retrying" | "parked" | "released" | "lost";
   /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
@@ -111,7 +128,7 @@ export interface AttemptResult {
   readonly reason?: FailureReason | undefined;
   /** The error that was thrown. */
   readonly error?: unknown;
-}
+};
 
 /** Wraps an attempt: calls `run` once and resolves to the result of `run`. */
 export type ProcessAttempt = <R extends AttemptResult>(
@@ -126,18 +143,20 @@ export type ProcessAttempt = <R extends AttemptResult>(
 export type PauseScope = "everything" | "account" | "bookings" | "listings";
 
 /** A pause of the queue. */
-export interface Pause {
+export type Pause = {
   /** What pauses. If only bookings or listings are out of reach, the other events go on. */
   readonly scope: PauseScope;
   /** The account that pauses. It is `undefined` without `accountFrom`, and if everything pauses. */
   readonly account?: string | undefined;
   /** When the pause began. */
   readonly since: Date;
+  /** When the queue tries the platform again, as far as it knows now. */
+  readonly nextTryAt: Date;
   /** The text of the last error. */
   readonly reason: string;
   /** The record whose read failed with this error: `booking:<code>` or `listing:<id>`. It is `listings` for their list. */
   readonly ref: string;
-}
+};
 
 /** A kind of records, which can be out of reach by itself. */
 export type LaneKind = Exclude<PauseScope, "everything" | "account">;
@@ -169,7 +188,7 @@ export function recordOf({ ref, eventId }: Pick<NewEvent, "ref" | "eventId">): s
 }
 
 /** The fields of every observation of an attempt. */
-export interface AttemptObservation {
+export type AttemptObservation = {
   /** The id of the event in lower case. */
   readonly eventId: string;
   /** The event's record: `booking:<code>`, `listing:<id>`, or `null` if the event has no record. */
@@ -178,39 +197,41 @@ export interface AttemptObservation {
   readonly account?: string | undefined;
   /** The number of the attempt, from 1. Attempts that did not count are left out. */
   readonly attempt: number;
-  /** When the store recorded the event. */
+  /** When the store recorded the event. A timer is recorded when it is set. */
   readonly receivedAt: Date;
-}
+  /** When the event was first due, or was replayed. Take the delay of its handling from this time. */
+  readonly firstDueAt: Date;
+};
 
 /** The fields of every observation of an attempt's end. */
-export interface AttemptEndObservation extends AttemptObservation {
+export type AttemptEndObservation = AttemptObservation & {
   /** The event's type, such as `booking.Confirmed`. It is `undefined` if the type is unknown. */
   readonly type: string | undefined;
   /** How long the attempt took, ms. */
   readonly duration: number;
-}
+};
 
 /**
  * An attempt begins. If `close`, a stopped drain or a lost lease cuts the attempt off, no observation of its end
  * follows.
  */
-export interface StartedObservation extends AttemptObservation {
+export type StartedObservation = AttemptObservation & {
   /** The kind of the observation. */
   readonly kind: "started";
   /** For the first attempt at a timer: the time from its `at` to the start of the attempt, ms. Otherwise `undefined`. */
   readonly lateness: number | undefined;
-}
+};
 
 /** An attempt ended, and the event is done. */
-export interface DoneObservation extends AttemptEndObservation {
+export type DoneObservation = AttemptEndObservation & {
   /** The kind of the observation. */
   readonly kind: "done";
   /** The record's status. It is `undefined` if the attempt handled no record. */
   readonly status: string | undefined;
-}
+};
 
 /** An attempt failed, and another attempt follows. */
-export interface FailedObservation extends AttemptEndObservation {
+export type FailedObservation = AttemptEndObservation & {
   /** The kind of the observation. */
   readonly kind: "failed";
   /** Why the attempt failed. */
@@ -219,40 +240,40 @@ export interface FailedObservation extends AttemptEndObservation {
   readonly error: unknown;
   /** ms until the next attempt. */
   readonly retryIn: number;
-}
+};
 
 /** An attempt failed, and the event is parked until it is replayed or discarded. */
-export interface ParkedObservation extends AttemptEndObservation {
+export type ParkedObservation = AttemptEndObservation & {
   /** The kind of the observation. */
   readonly kind: "parked";
   /** Why the attempt failed. */
   readonly reason: FailureReason;
   /** The error that was thrown. */
   readonly error: unknown;
-}
+};
 
 /**
  * The queue pauses: the platform is out of reach, asks for a wait, or refuses the access token. It is observed again when a
  * try has failed.
  */
-export interface PausedObservation extends Pause {
+export type PausedObservation = Pause & {
   /** The kind of the observation. */
   readonly kind: "paused";
   /** ms until the queue tries the platform again. */
   readonly wait: number;
   /** The error that caused the pause. */
   readonly error: unknown;
-}
+};
 
 /** The pause has ended, because the platform answers again, or because nothing waits for it any more. */
-export interface ResumedObservation {
+export type ResumedObservation = {
   /** The kind of the observation. */
   readonly kind: "resumed";
   /** What goes on again. */
   readonly scope: PauseScope;
   /** The account that goes on again. It is `undefined` without `accountFrom`, and if everything had paused. */
   readonly account?: string | undefined;
-}
+};
 
 /** What the queue tells `observe`: the attempts and the pauses. */
 export type QueueObservation =

@@ -39,32 +39,43 @@ export class AgainPass {
 
   /** @throws errors of the store */
   async run(): Promise<void> {
-    const { stop, reader, store, concurrency } = this.#context;
+    const { stop, reader, store, concurrency, holdsLock } = this.#context;
     const list = await readList(this.#context);
     this.partial = list?.partial ?? false;
     if (!reader.answered) stop.stop("unreachable");
-    await forEach(list?.rows ?? [], concurrency, async ([ref, { status }]) => {
-      if (stop.reason === undefined && !(await store.snapshotOf(ref))) await this.#add(ref, status);
+    await forEach(list?.rows ?? [], concurrency, async ([ref, { record }]) => {
+      if (stop.reason !== undefined || list!.known.has(ref) || (await store.snapshotOf(ref))) return;
+      if ((await reader.turn(ref)) && (await holdsLock())) await this.#add("again", ref, record.status);
     });
     await forEachKnown(this.#context, this.#checkpoint, async ({ ref, snapshot }, done) => {
-      const isLeftOut = isGone(snapshot) || !parseRef(ref);
-      if (isLeftOut || (await this.#add(ref, snapshot.status))) done();
+      if (isGone(snapshot) || !parseRef(ref) || (await this.#isListed(ref))) return done();
+      if (!(await reader.turn(ref))) return;
+      // The user may have erased the record since its page was read.
+      if (await store.snapshotOf(ref)) await this.#add("again-known", ref, snapshot.status);
+      done();
     });
     this.#done = stop.reason === undefined;
   }
 
-  /** @returns `false` if the pass stopped before there was an event */
-  async #add(ref: string, status: string): Promise<boolean> {
-    const { reader, internals, findings } = this.#context;
+  /** Whether the run has added an event for a listing of the list, which had no snapshot before. */
+  async #isListed(ref: string): Promise<boolean> {
+    if (parseRef(ref)?.kind !== "listing") return false;
+    return (await this.#context.store.get(this.#eventId("again", ref))) !== undefined;
+  }
+
+  #eventId(kind: "again" | "again-known", ref: string): string {
     const { account, rest } = splitKey(ref);
-    const eventId = ownId("again", inAccount(account, `${this.#place.id}:${rest}`));
-    if (!(await reader.turn(ref))) return false;
+    return ownId(kind, inAccount(account, `${this.#place.id}:${rest}`));
+  }
+
+  async #add(kind: "again" | "again-known", ref: string, status: string): Promise<void> {
+    const { internals, findings } = this.#context;
+    const eventId = this.#eventId(kind, ref);
     const timestamp = new Date().toISOString();
     const event = { eventId, ref, source: "reconcile", topic: null, timestamp, notification: null } as const;
     // A process that was killed may have added the event before it wrote its checkpoint.
     if ((await internals.add(event)) === "added") findings.check(ref, status);
     // Without a loop, all events would otherwise be read at once at the end.
     if (!internals.handlesEvents()) handleEvents(this.#context);
-    return true;
   }
 }

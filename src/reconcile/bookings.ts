@@ -1,9 +1,10 @@
 import { inAccount, splitKey } from "../account.ts";
 import { forEach } from "../async.ts";
-import { stay } from "../models/dates.ts";
+import { dayOf } from "../models/dates.ts";
 import { bookingTable, type Status } from "../models/statuses.ts";
 import type { RecordSnapshot, Snapshot } from "../stores/snapshot.ts";
 import { isGone } from "../webhooks/processing/gone.ts";
+import { baseOf } from "../webhooks/processing/known-stay.ts";
 import { checkRecord, type PassContext } from "./records.ts";
 
 const DAY = 24 * 60 * 60_000;
@@ -11,18 +12,13 @@ const DAY = 24 * 60 * 60_000;
 /**
  * Checks the known bookings that can still change, and the known listings that the list lacks.
  *
- * @param watched - bookings that the user passed to `watch`. Drops those that have a snapshot
  * @param listed - the listings of the list. `undefined` if the list may lack some
  */
 export async function checkBookings(
   pass: PassContext,
   checkpoint: Checkpoint,
-  watched: Set<string>,
   listed: { has(ref: string): boolean } | undefined,
 ): Promise<void> {
-  const { store, stop, concurrency } = pass;
-  for (const ref of watched) if (await store.snapshotOf(ref)) watched.delete(ref);
-  const unseen = new Set(watched);
   const isToRead = ({ ref, snapshot }: RecordSnapshot): boolean => {
     const { rest } = splitKey(ref);
     if (rest.startsWith("booking:")) return canChange(snapshot, pass.lookBack);
@@ -31,12 +27,8 @@ export async function checkBookings(
     return isMissing && !isGone(snapshot);
   };
   await forEachKnown(pass, checkpoint, async (known, done) => {
-    unseen.delete(known.ref);
-    if (isToRead(known)) await checkRecord(pass, known.ref, done);
+    if (isToRead(known)) await checkRecord(pass, { ref: known.ref, isKnown: true }, done);
     else done();
-  });
-  await forEach(unseen, concurrency, async (ref) => {
-    if (stop.reason === undefined) await checkRecord(pass, ref, () => {});
   });
 }
 
@@ -67,16 +59,11 @@ const finalStatuses = new Set<string>(
  * Returns `false` if the status is final, or if the stay ended longer ago than `lookBack` ms. An unreadable check-out gives
  * `true`.
  */
-export function canChange({ status, fields }: Snapshot, lookBack: number): boolean {
-  if (finalStatuses.has(status)) return false;
-  try {
-    // `stay` needs a check-in. Any day before the check-out works.
-    const { checkOut } = stay({ checkIn: "0001-01-01", checkOut: fields.checkOut });
-    // The day of departure ends at a different time in each zone.
-    return Date.parse(checkOut) + DAY + lookBack > Date.now();
-  } catch {
-    return true;
-  }
+export function canChange(snapshot: Snapshot, lookBack: number): boolean {
+  if (finalStatuses.has(snapshot.status)) return false;
+  const checkOut = dayOf(baseOf(snapshot).checkOut);
+  // The day of departure ends at a different time in each zone.
+  return checkOut === undefined || Date.parse(checkOut) + DAY + lookBack > Date.now();
 }
 
 /** The position up to which a pass has checked all records. Checks run concurrently and end in any order. */

@@ -32,15 +32,18 @@ export async function addChange(
   signal: AbortSignal,
 ): Promise<string | undefined> {
   const sequence = known?.sequence ?? 0;
+  // Another event was handled since, or the user has erased the record.
+  const isOver = async () => ((await store.snapshotOf(ref))?.sequence ?? 0) !== sequence;
   for (let again = 0; !signal.aborted; ) {
     const eventId = changeId(ref, sequence, known?.snapshot, to, again);
     const timestamp = new Date().toISOString();
     const event = { eventId, ref, source: "reconcile", topic: null, timestamp, notification: null } as const;
     if ((await internals.add(event)) === "added") return eventId;
     const earlier = await store.get(eventId);
-    // The store has just pruned the event, so its id is free.
+    // The store has just pruned or erased the event, so its id is free.
     if (earlier === undefined) {
       await pause(LOOK_AGAIN, signal);
+      if (await isOver()) return undefined;
       continue;
     }
     const { state, reason } = earlier;
@@ -48,8 +51,7 @@ export async function addChange(
       (state === "done" && reason !== "discarded") || (state === "parked" && reason !== "callback");
     if (!endedInVain) return undefined;
     // Read the snapshot after the event: the store saves the snapshot when it records that the event is done.
-    const now = await store.snapshotOf(ref);
-    if ((now?.sequence ?? 0) !== sequence) return undefined;
+    if (await isOver()) return undefined;
     // The earlier event of this change found nothing new, or failed. The change needs an event with another id.
     again += 1;
   }
@@ -65,5 +67,5 @@ function changeId(
 ): string {
   const parts = [ref, sequence, from && canonicalJson(from), to && canonicalJson(to)];
   const hash = v5(JSON.stringify(again === 0 ? parts : [...parts, again]), NAMESPACE);
-  return ownId("reconcile", inAccount(splitKey(ref).account, hash));
+  return ownId(from ? "reconcile-known" : "reconcile", inAccount(splitKey(ref).account, hash));
 }

@@ -11,7 +11,7 @@ import type { PassContext } from "./records.ts";
 export async function checkMissing(pass: PassContext): Promise<boolean> {
   const { internals, stop, reader, findings, store } = pass;
   const doubted = new Set<string>();
-  for (const { ref, since, done } of pass.missing) {
+  for (const { ref, done } of pass.missing) {
     const subject = parseRef(ref)!;
     if (doubted.has(subject.kind)) continue;
     const known = await store.snapshotOf(ref);
@@ -19,7 +19,7 @@ export async function checkMissing(pass: PassContext): Promise<boolean> {
       done();
       continue;
     }
-    const suspect = { ref, since, previous: known.snapshot, isGivenUp: false };
+    const suspect = { ref, previous: known.snapshot, isGivenUp: false };
     const doubt = await internals.goneWitness!.ask(suspect, stop.signal).catch((error) => {
       if (!stop.signal.aborted) throw error;
     });

@@ -53,31 +53,31 @@ export interface ReconcileReport {
 }
 
 /** An observation of a record. */
-interface RecordObservation {
+type RecordObservation = {
   /** The account, in a reconciler with `accounts`. */
   readonly account?: string | undefined;
   /** `booking:<code>` or `listing:<id>`. With accounts, `<account>/` precedes it. */
   readonly ref: string;
-}
+};
 
 /** A booking was read, or a listing was found in the list. */
-export interface CheckedObservation extends RecordObservation {
+export type CheckedObservation = RecordObservation & {
   /** The kind of the observation. */
   readonly kind: "checked";
   /** The status that was read. */
   readonly status: string;
-}
+};
 
 /** The first pass recorded the snapshot of a listing, without a callback. */
-export interface LearnedObservation extends RecordObservation {
+export type LearnedObservation = RecordObservation & {
   /** The kind of the observation. */
   readonly kind: "learned";
   /** The status that was read. */
   readonly status: string;
-}
+};
 
 /** The record has changed since its last handled event. The store now has an event for the change. */
-export interface ChangedObservation extends RecordObservation {
+export type ChangedObservation = RecordObservation & {
   /** The kind of the observation. */
   readonly kind: "changed";
   /** The id of the event that the reconciler added. */
@@ -88,47 +88,47 @@ export interface ChangedObservation extends RecordObservation {
   readonly previousStatus: string | undefined;
   /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges<string>;
-}
+};
 
 /** A read failed, or `track` threw. */
-export interface ReadFailedObservation extends RecordObservation {
+export type ReadFailedObservation = RecordObservation & {
   /** The kind of the observation. */
   readonly kind: "failed";
   /** The record, or `listings` for the list of listings. With accounts, `<account>/` precedes it. */
   readonly ref: string;
   /** The error that was thrown. */
   readonly error: unknown;
-}
+};
 
 /**
  * The platform no longer returns a record that the store knows, but returns others. The store now has an event for it,
  * whose callback is `booking.gone` or `listing.gone`.
  */
-export interface GoneObservation extends RecordObservation {
+export type GoneObservation = RecordObservation & {
   /** The kind of the observation. */
   readonly kind: "gone";
   /** The status in the snapshot. */
   readonly previousStatus: string;
-}
+};
 
 /**
  * A pass has ended. With accounts, `account` names the account of the pass. The pass of all accounts that `run` makes has
  * an observation of its own, with `accounts`.
  */
-export interface PassObservation extends ReconcileReport {
+export type PassObservation = ReconcileReport & {
   /** The kind of the observation. */
   readonly kind: "pass";
-}
+};
 
 /** A scheduled pass failed because the store or the option `accounts` failed. The reconciler tries again. */
-export interface PassFailedObservation {
+export type PassFailedObservation = {
   /** The kind of the observation. */
   readonly kind: "error";
   /** The account whose pass failed. It is `undefined` if the failure is about all accounts. */
   readonly account?: string | undefined;
   /** The error that was thrown. */
   readonly error: unknown;
-}
+};
 
 /** The argument of {@link ReconcilerOptions.observe}. `kind` narrows its type. */
 export type ReconcileObservation =

@@ -14,20 +14,15 @@ const READ_FAILED = ["denied", "invalid-record", "unavailable"] as const;
 /** One pass through all listings and all bookings that can still change. */
 export class Pass {
   readonly #context: PassContext;
-  readonly #watched: Set<string>;
   readonly #checkpoint: Checkpoint;
   #replayed: boolean;
   #learned: boolean;
   #complete = false;
   partial = false;
 
-  /**
-   * @param state - where the pass goes on
-   * @param watched - bookings that the user passed to `watch`
-   */
-  constructor(context: PassContext, state: PassState, watched: Set<string>) {
+  /** @param state - where the pass goes on */
+  constructor(context: PassContext, state: PassState) {
     this.#context = context;
-    this.#watched = watched;
     this.#checkpoint = new Checkpoint(state.after);
     this.#replayed = state.replayed;
     this.#learned = state.learned;
@@ -46,8 +41,7 @@ export class Pass {
     const list = stop.reason === undefined ? await readList(this.#context) : undefined;
     if (list) await this.#checkListings(list);
     const listed = list?.isRead && !list.partial ? list.rows : undefined;
-    if (stop.reason === undefined)
-      await checkBookings(this.#context, this.#checkpoint, this.#watched, listed);
+    if (stop.reason === undefined) await checkBookings(this.#context, this.#checkpoint, listed);
     const isInDoubt = stop.reason === undefined && (await checkMissing(this.#context));
     // A pass with few reads may end before the reader detects the outage.
     if (!reader.answered || isInDoubt) stop.stop("unreachable");

@@ -103,11 +103,15 @@ export class Passes {
     });
     if (!lock) return undefined;
     const reader = new Reader({ ...this.#settings, stop, gates, backoff, asked });
-    const shared = { stop, reader, findings, missing: [], unreached: [] };
+    const holdsLock = async (): Promise<boolean> => {
+      if (!(await lock.isHeld())) stop.stop("locked");
+      return stop.reason === undefined;
+    };
+    const shared = { stop, reader, findings, holdsLock, missing: [], unreached: [] };
     const context = { ...this.#settings, ...shared };
     const pass = again
       ? new AgainPass(context, lock.state.again!, again.runId)
-      : new Pass(context, lock.state, this.#watch.refs);
+      : new Pass(context, lock.state);
     lock.keep(() => pass.progress);
     try {
       await pass.run();

@@ -3,6 +3,7 @@
 import { splitKey } from "../account.ts";
 import { pause } from "../async.ts";
 import type { RequestOptions } from "../client/client-options.ts";
+import { isOfRecord } from "../queue/gate.ts";
 import type { Gates } from "../queue/gates.ts";
 import { type Backoff, type Lane, type LaneKind, lanesOf, type Outage } from "../queue/work.ts";
 import type { Doubt } from "../webhooks/processing/gone-witness.ts";
@@ -110,6 +111,7 @@ export class Reader {
     const { stop, gates, backoff, asked } = this.#options;
     const { signal } = stop;
     let failure: Failure | undefined;
+    let since: number | undefined;
     for (let tries = 1; tries <= TRIES && (await this.turn(name)); tries += 1) {
       const lane = this.#laneOfRead(name);
       const reading = gates.begin(name, lane);
@@ -121,16 +123,17 @@ export class Reader {
         return { value };
       } catch (error) {
         if (signal.aborted) return failure;
-        const { outage } = fetchFailure(error);
+        const { outage, refused: isRefusal = false } = fetchFailure(error);
         failure = { error, answered: !outage };
         if (!outage) {
           this.answered = true;
-          gates.answered(reading);
+          gates.answered(reading, { isRefusal });
           return failure;
         }
-        const counts = gates.failed(reading, { outage, error, isFirst: tries === 1 });
+        const isAlone = gates.failed(reading, { outage, error, isFirst: tries === 1, since });
+        since = performance.now();
         // If the platform answers for other records of the lane, this failure affects only this one.
-        if (counts && !gates.isShut(lane)) {
+        if (isAlone && isOfRecord(outage) && !gates.isShut(lane)) {
           failure = { error, answered: true };
           this.answered = true;
         } else this.#outOfReach(outage, name);

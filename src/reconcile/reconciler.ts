@@ -2,22 +2,7 @@ import type { WebhookHandler } from "../webhooks/handler.ts";
 import { checkOptions, type ReconcileReport, type ReconcilerOptions } from "./options.ts";
 import { Runner } from "./runner.ts";
 
-export type { DriftObservation, MissedObservation, ReconcilerAlarm } from "../webhooks/observability.ts";
-export type {
-  AccountIds,
-  ChangedObservation,
-  CheckedObservation,
-  ExpectedEndpoints,
-  GoneObservation,
-  Incomplete,
-  LearnedObservation,
-  PassFailedObservation,
-  PassObservation,
-  ReadFailedObservation,
-  ReconcileObservation,
-  ReconcileReport,
-  ReconcilerOptions,
-} from "./options.ts";
+export type { ReconcileObservation, ReconcileReport, ReconcilerOptions } from "./options.ts";
 
 /** Finds changes that no notification reported. Made by {@link createReconciler}. The functions need no `this`. */
 export interface Reconciler {
@@ -69,7 +54,9 @@ export interface Reconciler {
   start(): void;
   /**
    * Adds bookings that no notification has named. Each booking that is new to the handler, or has changed, gets an event,
-   * past stays and declined bookings included. Later passes read the new ones again. Resolves when the events are in the store. One call for each booking is enough.
+   * past stays and declined bookings included. Resolves when the events are in the store. One call for each booking is enough:
+   * once its event is handled, later passes read the booking again. A booking that you erase stays erased until you call
+   * `watch` again, or a notification names it.
    *
    * @param bookingCodes - one code or several
    * @param options - with `accounts`, `account` is required: the account of the bookings

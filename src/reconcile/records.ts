@@ -1,12 +1,13 @@
 // What a pass does with one record.
 
-import type { Booking, Listing } from "../models/records.ts";
+import { untilAborted } from "../async.ts";
 import type { EventState } from "../stores/event-states.ts";
-import type { RecordSnapshot } from "../stores/snapshot.ts";
+import type { RecordSnapshot, Snapshot } from "../stores/snapshot.ts";
 import type { ReconcilerAlarm } from "../webhooks/observability.ts";
 import { isGone } from "../webhooks/processing/gone.ts";
-import { readRecord } from "../webhooks/processing/read-record.ts";
-import { compare, fetchFailure, type TrackedSnapshot } from "../webhooks/processing/record.ts";
+import { type ReadRecord, readRecord } from "../webhooks/processing/read-record.ts";
+import { compare, fetchFailure, keeping } from "../webhooks/processing/record.ts";
+import type { Look } from "../webhooks/processing/snapshots.ts";
 import { parseRef } from "../webhooks/refs.ts";
 import { addChange } from "./missed-changes.ts";
 import type { ChangedObservation, GoneObservation, Settings } from "./options.ts";
@@ -56,7 +57,7 @@ export class Findings {
   async compare(
     ref: string,
     before: RecordSnapshot | undefined,
-    now: TrackedSnapshot,
+    now: Look,
     signal: AbortSignal,
   ): Promise<boolean> {
     const { store, log } = this.#settings;
@@ -65,7 +66,7 @@ export class Findings {
     if (known?.sequence !== before?.sequence) return true;
     const { changed, changes } = compare(known?.snapshot, now);
     if (!changed) {
-      if (known) await this.keepFromAge(known);
+      if (known) await this.keep(known, keeping(known.snapshot, now));
       return true;
     }
     const isMissed = !(await this.#waits(ref));
@@ -85,10 +86,17 @@ export class Findings {
     return true;
   }
 
-  /** Renews a snapshot before the store deletes it. Without a snapshot, the record would count as new. */
-  async keepFromAge({ ref, snapshot, seenAt }: RecordSnapshot): Promise<void> {
+  /**
+   * Renews an unchanged snapshot before the store deletes it, because without one, the record would count as new. Adds the
+   * fields that a deployment has added to `track`. If the record has changed or was erased meanwhile, writes nothing.
+   *
+   * @param now - the snapshot with the added fields
+   */
+  async keep({ ref, snapshot, seenAt }: RecordSnapshot, { fields }: Snapshot): Promise<void> {
     const { store, internals } = this.#settings;
-    if (Date.now() - seenAt.getTime() > internals.snapshotRetention / 2) await store.learn(ref, snapshot);
+    const isOld = Date.now() - seenAt.getTime() > internals.snapshotRetention / 2;
+    if (isOld || Object.keys(fields).length > Object.keys(snapshot.fields).length)
+      await store.learn(ref, { ...snapshot, fields }, { known: true });
   }
 
   /** Whether an event of the record waits or is being handled. */
@@ -102,8 +110,6 @@ export class Findings {
 /** A known record that was not found. Call `done` when the pass is done with it. */
 interface Missing {
   readonly ref: string;
-  /** When the request began, on the monotonic clock. */
-  readonly since: number;
   readonly done: () => void;
 }
 
@@ -112,44 +118,50 @@ export interface PassContext extends Settings {
   readonly stop: StopReason;
   readonly reader: Reader;
   readonly findings: Findings;
+  /** Stops the pass and returns `false` if its lock is lost, or was deleted with all else of an erased account. */
+  readonly holdsLock: () => Promise<boolean>;
   readonly missing: Missing[];
   /** The `done` functions of unreachable records. The pass calls them when the platform answers for another record. */
   readonly unreached: (() => void)[];
+}
+
+/** A record that a pass has met in the store or in the list. */
+interface Met {
+  readonly ref: string;
+  /** Whether it had a snapshot then. If it has none any more, the user has erased it, and the pass leaves it out. */
+  readonly isKnown: boolean;
+  /** Its row in the list, used if the record itself cannot be read. */
+  readonly row?: Look;
 }
 
 /**
  * Reads a record, and compares it.
  *
  * @param done - called when the pass is done with the record
- * @param row - the record's row in the list, used if the record itself cannot be read
  */
 export async function checkRecord(
   pass: PassContext,
-  ref: string,
-  done: () => void,
-  row?: TrackedSnapshot,
+  { ref, isKnown, row }: Met,
+  done: () => void = () => {},
 ): Promise<void> {
   const { store, reader, internals, findings } = pass;
   const subject = parseRef(ref);
   if (!subject) return done();
   const before = await store.snapshotOf(ref);
-  const since = performance.now();
+  if (isKnown && !before) return done();
   const read = await reader.read(ref, () => readRecord(internals.client, subject, pass.stop.signal));
   if (read === undefined) return;
-  if (!("error" in read)) internals.goneWitness!.found(ref, since);
   if ("error" in read && !row) {
     const { reason, refused } = fetchFailure(read.error);
     if (before && refused && isGone(before.snapshot)) return done();
-    if (before && reason === "not-found") {
-      internals.goneWitness!.missed(ref);
-      return void pass.missing.push({ ref, since, done });
-    }
+    if (before && reason === "not-found") return void pass.missing.push({ ref, done });
     if (before && refused) await internals.refusals!.note(ref);
     findings.fail(ref, read.error);
     // Do not call `done` yet. If no other record can be read either, the next pass begins with this record.
     if (!read.answered) return void pass.unreached.push(done);
   } else {
-    const now = "error" in read ? row : snapshotOf(pass, ref, subject.kind, read.value);
+    const now = "error" in read ? row : await lookAt(pass, ref, subject.kind, read.value);
+    if (pass.stop.reason !== undefined) return;
     if (now) {
       findings.check(ref, now.snapshot.status);
       if (!(await findings.compare(ref, before, now, pass.stop.signal))) return;
@@ -159,17 +171,17 @@ export async function checkRecord(
   for (const unreached of pass.unreached.splice(0)) unreached();
 }
 
-/** @returns `undefined` if the user's `track` threw */
-export function snapshotOf(
-  { account, internals, findings }: PassContext,
+/** @returns `undefined` if the user's `track` or `timeZone` threw, or if the pass stopped */
+export async function lookAt(
+  { account, internals, findings, stop }: PassContext,
   ref: string,
   kind: "booking" | "listing",
-  record: Booking | Listing,
-): TrackedSnapshot | undefined {
+  read: ReadRecord,
+): Promise<Look | undefined> {
   try {
-    return internals.snapshotOf(kind, record, account);
+    return await untilAborted(internals.lookAt(kind, read, account), stop.signal);
   } catch (error) {
-    findings.fail(ref, error);
+    if (!stop.signal.aborted) findings.fail(ref, error);
     return undefined;
   }
 }

@@ -194,6 +194,10 @@ export class Lock {
     (this.#timer as { unref?: () => void }).unref?.();
   }
 
+  async isHeld(): Promise<boolean> {
+    return (await readState(this.#store, this.#options.account)).state.owner === this.#owner;
+  }
+
   async release(progress: Progress): Promise<void> {
     clearInterval(this.#timer);
     await this.#renewing;

@@ -1,20 +1,19 @@
-import { forEach } from "../async.ts";
+import { forEach, untilAborted } from "../async.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { WebhookNotification } from "../models/notification.ts";
 import type { Booking } from "../models/records.ts";
+import { type ReadRecord, readBooking } from "../webhooks/processing/read-record.ts";
 import { compare, fetchFailure } from "../webhooks/processing/record.ts";
 import { bookingRef } from "../webhooks/refs.ts";
 import { addChange } from "./missed-changes.ts";
 import type { Settings } from "./options.ts";
 import { Findings } from "./records.ts";
 
-/** Compares the bookings that the user passes to `watch`. Remembers the bookings that have no snapshot yet. */
+/** Compares the bookings that the user passes to `watch`, and forgets each when its event is in the store. */
 export class Watch {
   readonly #settings: Settings;
   readonly #findings: Findings;
   readonly #adding = new Set<Promise<unknown>>();
-  /** The records that each pass reads until the store has their snapshots. */
-  readonly refs = new Set<string>();
   readonly #closing = new AbortController();
 
   constructor(settings: Settings) {
@@ -22,9 +21,9 @@ export class Watch {
     this.#findings = new Findings(settings);
   }
 
-  /** Whether no call of {@link add} is running, and nothing is left to remember. */
+  /** Whether no call of {@link add} is running, and no pass is left to report what they added. */
   get isIdle(): boolean {
-    return this.#adding.size === 0 && this.refs.size === 0 && this.#findings.changed === 0;
+    return this.#adding.size === 0 && this.#findings.changed === 0;
   }
 
   /** Makes each call of {@link add} that has not ended reject soon. */
@@ -73,23 +72,22 @@ export class Watch {
     const { signal } = this.#closing;
     const asked = bookingRef(bookingCode, account);
     const before = await store.snapshotOf(asked);
-    let booking: Booking | undefined;
+    let read: ReadRecord<Booking> | undefined;
     try {
-      booking = await client.bookings.get(bookingCode, { signal });
+      read = await readBooking(client.bookings, bookingCode, { signal });
     } catch (error) {
       // In an outage, add the event all the same: the event waits until the platform answers.
       if (!fetchFailure(error).outage) throw error;
     }
     // The platform's booking code may differ from the user's code in upper and lower case.
-    const ref = booking ? bookingRef(booking.bookingCode, account) : asked;
+    const ref = read ? bookingRef(read.record.bookingCode, account) : asked;
     const known = ref === asked ? before : await store.snapshotOf(ref);
-    const now = booking && internals.snapshotOf("booking", booking, account);
+    const now = read && (await untilAborted(internals.lookAt("booking", read, account), signal));
     if (known && now) return void (await this.#findings.compare(ref, known, now, signal));
-    if (!known) this.refs.add(ref);
     const eventId = await addChange(this.#settings, ref, known, now?.snapshot, signal);
     if (eventId === undefined) return;
     const { changes } = now ? compare(undefined, now) : { changes: {} };
-    const [previousStatus, status] = [known?.snapshot.status, booking?.status];
+    const [previousStatus, status] = [known?.snapshot.status, read?.record.status];
     this.#findings.change({ kind: "changed", ref, eventId, previousStatus, status, changes });
   }
 }

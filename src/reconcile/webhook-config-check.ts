@@ -65,7 +65,7 @@ function driftOf(config: WebhookConfig | undefined, expected: ExpectedUrls): Dri
   const isActive = config?.isActive ?? false;
   const urls: Readonly<Record<string, unknown>> = { ...config?.endpoints };
   const topics = Object.keys(expected).filter(
-    (topic) => normalized(urls[topic]) !== normalized(expected[topic] ?? undefined),
+    (topic) => normalized(urls[topic]) !== normalized(expected[topic]),
   );
   return isActive && topics.length === 0 ? undefined : { kind: "drift", isActive, topics };
 }

@@ -55,8 +55,12 @@ export class Clock {
     return next;
   }
 
-  /** Moves the clock ahead to `time`, and runs all due calls. After the last `moveTo`, call {@link rearm}. */
+  /**
+   * Moves the clock ahead to `time`, and runs all due calls. After the last `moveTo`, call {@link rearm}. After `stop`,
+   * it does nothing, because nobody would move the clock of the process back.
+   */
   moveTo(time: number): void {
+    if (this.#stopped) return;
     // Never move the clock back: `time` may be in the past.
     this.#ahead = Math.max(this.#ahead, time - Date.now());
     moveClock(this, this.#ahead);

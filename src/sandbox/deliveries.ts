@@ -16,7 +16,7 @@ import { copy, isOf, Recent } from "./sandbox-records.ts";
 export type SandboxReceiver = (request: Request) => Response | Promise<Response>;
 
 /** Reads and changes the delivery options while the sandbox runs. */
-export interface SandboxDeliveryControl {
+export type SandboxDeliveryControl = {
   /**
    * Changes the given options and keeps all others. The new options apply to later notifications. `retry` and
    * `timeout` also apply to later attempts of earlier notifications.
@@ -30,7 +30,7 @@ export interface SandboxDeliveryControl {
   set(options: SandboxDeliveryOptions): void;
   /** A copy of the current options. */
   readonly current: SandboxDeliveryOptions;
-}
+};
 
 export interface Message {
   /** The account that the notification is about, in a sandbox with accounts. */

@@ -38,7 +38,7 @@ export interface SandboxOptions {
  * How the sandbox delivers notifications. The seed determines all random choices. A duration is a number of ms, or a
  * text such as `"30s"`.
  */
-export interface SandboxDeliveryOptions {
+export type SandboxDeliveryOptions = {
   /** The number of extra deliveries of each notification, 0 to 100. With 1, each one arrives twice. Default 0. */
   readonly duplicates?: number | undefined;
   /**
@@ -67,7 +67,7 @@ export interface SandboxDeliveryOptions {
         readonly schedule: readonly SandboxWait[];
       }
     | undefined;
-}
+};
 
 /** {@link SandboxOptions} with the defaults filled in. */
 export interface SandboxSettings {

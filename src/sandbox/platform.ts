@@ -10,12 +10,12 @@ import { createBookings, type SandboxBooking, type SandboxBookings } from "./san
 import { createListings, type SandboxListing, type SandboxListings } from "./sandbox-listings.ts";
 
 /** The webhook configuration that the sandbox holds. */
-export interface SandboxWebhookConfig {
+export type SandboxWebhookConfig = {
   /** Whether the sandbox sends notifications. */
   readonly isActive: boolean;
   /** The URL of each topic. */
   readonly endpoints: Readonly<Record<string, string>>;
-}
+};
 
 /** What a sandbox can keep in a file, so that a later sandbox continues with it. */
 export interface SandboxState {

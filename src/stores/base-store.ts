@@ -192,7 +192,10 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> {
 
   /** Whether the id is no firing of a timer, or the last firing that was set. */
   protected async isCurrent(eventId: string): Promise<boolean> {
-    return rowIdOf(eventId).timestamp === undefined || (await this.get(eventId)) !== undefined;
+    const row = rowIdOf(eventId);
+    if (row.timestamp === undefined) return true;
+    const event = await this.doFind(row.eventId);
+    return event !== undefined && isFiring(event, row.timestamp);
   }
 
   async lastReceivedAt(): Promise<Date | undefined> {
@@ -290,11 +293,11 @@ export abstract class BaseStore<Tx = never> extends StoreSteps<Tx> {
 
   /** Reads the row of a claim that another handle of this store made. */
   async #rowOf({ eventId }: ClaimedEvent): Promise<ClaimedRow | undefined> {
-    const event = await this.doGet(eventId);
+    const event = await this.doFind(eventId);
     return event && { history: event.history, worker: undefined };
   }
 }
 
 function hasTimes(outcome: Outcome<never>): boolean {
-  return "events" in outcome && outcome.events?.some(({ dueAt }) => dueAt !== undefined) === true;
+  return outcome.events?.some(({ dueAt }) => dueAt !== undefined) === true;
 }

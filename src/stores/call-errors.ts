@@ -8,6 +8,13 @@ export class LockedError extends StayhookError {
   }
 }
 
+/** The server's configuration is at fault. The message says what to do, so that no other advice is needed. */
+export class AdvisedError extends StayhookError {
+  static {
+    brand(this, "AdvisedError");
+  }
+}
+
 /**
  * The connection ended while the functions passed to `event.atomically` had their transaction. Once, that is an outage.
  * Twice in a row, the functions have ended it.

@@ -11,10 +11,10 @@ export type EventState = "scheduled" | "pending" | "processing" | "retrying" | "
 export type FailureReason = "callback" | "invalid-record" | "not-found" | "denied" | "unavailable";
 
 /**
- * The origin of an event: a notification, the reconciler, a recheck or a timer. A recheck reads a record a second time.
- * A timer runs a callback at the time that an earlier callback set.
+ * The origin of an event: a notification, the reconciler, a recheck, a timer or a thing. A recheck reads a record a second
+ * time. A timer runs a callback at the time that an earlier callback set. A thing is what should exist for a stay.
  */
-export type EventOrigin = "webhook" | "reconcile" | "recheck" | "timer";
+export type EventOrigin = "webhook" | "reconcile" | "recheck" | "timer" | "thing";
 
 export const eventStates: readonly EventState[] = [
   "scheduled",
@@ -45,7 +45,7 @@ export const failureReasons: readonly FailureReason[] = [
 
 export const eventReasons: readonly (FailureReason | "discarded")[] = [...failureReasons, "discarded"];
 
-export const eventOrigins: readonly EventOrigin[] = ["webhook", "reconcile", "recheck", "timer"];
+export const eventOrigins: readonly EventOrigin[] = ["webhook", "reconcile", "recheck", "timer", "thing"];
 
 /** A change that a store makes to all events that match a filter. */
 export type Change = "replay" | "discard";

@@ -1,10 +1,11 @@
 import type { EventFilter } from "./event-filter.ts";
 import type { EventState, FailureReason } from "./event-states.ts";
-import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
+import type { RecordLedger, RecordSnapshot, Snapshot } from "./snapshot.ts";
 import type {
   AddOptions,
   ClaimOptions,
   ErasedAccount,
+  LearnOptions,
   ListOptions,
   NextDueOptions,
   PruneOptions,
@@ -44,8 +45,13 @@ export interface FurtherEvent extends AddOptions {
   readonly event: NewEvent;
 }
 
-/** Changes to other events, in the same step as the end of an attempt. */
+/** Changes to other events and to the record's ledger, in the same step as the end of an attempt. */
 export interface FurtherChanges {
+  /**
+   * The record's new ledger. `null` or an empty text deletes the ledger, and `undefined` keeps it. An event without a record
+   * has no ledger.
+   */
+  readonly ledger?: string | null | undefined;
   /**
    * Events to record. The attempt's own event has ended by then, so that `replace` can take its place. A duplicate, a
    * conflict and an event that another attempt is processing are skipped.
@@ -80,18 +86,31 @@ export type Outcome<Tx = never> =
       /** The functions passed to `event.atomically`. Only a `transactional` store gets them. */
       readonly writes?: readonly Write<Tx>[] | undefined;
     } & FurtherChanges)
-  | ({
-      /** The attempt failed, and the event is tried again. */
-      readonly state: "retrying";
-      /** ms from now until the event is due again; at most 5 years. */
-      readonly in: number;
+  | ((
+      | {
+          /** The attempt failed, and the event is tried again. */
+          readonly state: "retrying";
+          /** ms from now until the event is due again; at most 5 years. */
+          readonly in: number;
+          /**
+           * Whether the other events of the record wait, too: no pending or retrying event of the record is due before `in`
+           * ms from now. Events that are due later, scheduled events and new events keep their time. Default `false`.
+           */
+          readonly holdsRecord?: boolean | undefined;
+        }
+      | {
+          /** The attempt failed. The event is not tried again unless it is replayed. */
+          readonly state: "parked";
+        }
+    ) & {
       /**
-       * Whether the attempt counts. `true`: only this event waits for `in` ms, and `outages` becomes 0. `false`: the
-       * platform was out of reach. `attempts` falls by 1 and `outages` rises by 1. No pending or retrying event of the
-       * record is due before `in` ms from now. Events that are due later, scheduled events and new events keep their
-       * time.
+       * What the attempt counts as. `call`, the default, keeps it in `attempts`. Any other count takes it out of `attempts`
+       * again, and raises `failures`, `refusals` or, for `nothing`, `outages` by 1. All but `nothing` set `outages` to 0, and
+       * the row of `outages` begins anew if either this `reason` or that of the last failure is `unavailable`, but not both.
        */
-      readonly counted: boolean;
+      readonly count?: "call" | "failure" | "refusal" | "nothing" | undefined;
+      /** Whether the attempt read its record. `failures` and `refusals` then begin anew at 0. Default `false`. */
+      readonly found?: boolean | undefined;
       /** Why the attempt failed. */
       readonly reason: FailureReason;
       /** The attempt's entry in the event's history. */
@@ -100,22 +119,14 @@ export type Outcome<Tx = never> =
       readonly type?: string | undefined;
     } & FurtherChanges)
   | ({
-      /** The attempt failed. The event is not tried again unless it is replayed. */
-      readonly state: "parked";
-      /** Why the attempt failed. */
-      readonly reason: FailureReason;
-      /** The attempt's entry in the event's history. */
-      readonly entry: Entry;
-      /** The event's type, if the attempt found it out. */
-      readonly type?: string | undefined;
-    } & FurtherChanges)
-  | {
       /**
        * The attempt was cut off, and does not count: `attempts` falls by 1, the history gets no entry, and the event is due
-       * now.
+       * now. With a `ledger`, it keeps its due time.
        */
       readonly state: "released";
-    };
+      /** Whether the attempt read its record. `failures` and `refusals` then begin anew at 0. Default `false`. */
+      readonly found?: boolean | undefined;
+    } & FurtherChanges);
 
 /**
  * Stores events and the snapshots of their records. The queue decides when each event runs. `storeContract` from
@@ -191,8 +202,12 @@ export interface EventStore<Tx = never> {
    * @throws InvalidArgumentError if `except` or `only` has an empty text
    */
   nextDue(options?: NextDueOptions): Promise<number | undefined>;
-  /** Resolves to at most `limit` events that match the filter, the newest first. */
-  list(options: ListOptions): Promise<StoredEvent[]>;
+  /**
+   * Resolves to at most `limit` events that match the filter, the newest first. Without options, to the newest 100 of all.
+   *
+   * @throws InvalidArgumentError if `limit` is no positive whole number, or if the filter has an unknown field
+   */
+  list(options?: ListOptions): Promise<StoredEvent[]>;
   /**
    * Resolves to the event with this id, or to `undefined` if the store does not have it. Like all methods, it takes the
    * id of a timer with and without the time that was set.
@@ -203,8 +218,8 @@ export interface EventStore<Tx = never> {
 
   /**
    * Resolves to the age of the oldest waiting event, ms. An event waits if it is pending or retrying, if it is scheduled
-   * and due, or if its lease has ended. The age is the time since `receivedAt`; for a scheduled event, since its due
-   * time.
+   * and due, or if its lease has ended. The age is the time since
+   * the event was due for the first time, or was replayed.
    */
   oldestWaiting(): Promise<number | undefined>;
 
@@ -225,7 +240,7 @@ export interface EventStore<Tx = never> {
 
   /**
    * Makes done and parked events pending again, with 0 attempts. Makes retrying events, and pending events that wait
-   * for the end of an outage, due now. Makes scheduled events due now, but only if the filter has `state: "scheduled"`
+   * for the end of an outage, due now, and keeps their counts. Makes scheduled events due now, but only if the filter has `state: "scheduled"`
    * or an `eventId`. Works in batches, the newest events first. Changes each event at most once. Skips events that
    * arrive after the call.
    *
@@ -244,15 +259,16 @@ export interface EventStore<Tx = never> {
   discard(filter: EventFilter): Promise<number>;
 
   /**
-   * Deletes a record's snapshot and all of its events, with their notifications and history.
+   * Deletes a record's snapshot, its ledger and all of its events, with their notifications and history. With a booking,
+   * such as `booking:HX3K9`, also deletes its messages, `message:HX3K9`.
    *
    * @returns how many events it deleted
-   * @throws StayhookError if an event of the record is being processed. The store then deletes nothing
+   * @throws StayhookError if an event of the record, or a message of the booking, is being processed. The store then deletes nothing
    */
   erase(ref: string): Promise<number>;
 
   /**
-   * Deletes the events and snapshots of an account, in steps. Keeps the records that are being processed, and counts them.
+   * Deletes the events, snapshots and ledgers of an account, in steps. Keeps the records that are being processed, and counts them.
    * May be called again.
    */
   eraseAccount?(account: string): Promise<ErasedAccount>;
@@ -265,13 +281,22 @@ export interface EventStore<Tx = never> {
     readonly after?: string | undefined;
   }): AsyncIterable<RecordSnapshot>;
 
+  /** Resolves to the ledger of a record, with or without a snapshot, or to `undefined` if the record has none. */
+  ledgerOf(ref: string): Promise<string | undefined>;
+  /** Yields the ledgers of all records, with and without a snapshot, ordered by `ref` in the store's own collation. */
+  ledgers(options?: {
+    /** Yields only ledgers whose `ref` comes after this `ref`. */
+    readonly after?: string | undefined;
+  }): AsyncIterable<RecordLedger>;
+
   /**
    * Writes the first snapshot of a record, with `sequence: 1`, unless an event of the record waits, is processing or is
-   * parked. A scheduled event that is not due does not wait. If the record already has an equal snapshot, only updates its `seenAt`. Must be atomic.
+   * parked. A scheduled event that is not due does not wait. If the record already has this snapshot, or one that differs
+   * only in lacking some of its fields, adds them and updates `seenAt`, but not `sequence`. Keeps the ledger. Must be atomic.
    *
    * @returns whether `snapshot` is the record's snapshot now
    */
-  learn(ref: string, snapshot: Snapshot): Promise<boolean>;
+  learn(ref: string, snapshot: Snapshot, options?: LearnOptions): Promise<boolean>;
 
   /** Resolves to the value that {@link setMeta} set for a key, and to the age of the value by the store's clock. */
   getMeta(key: string): Promise<
@@ -305,22 +330,24 @@ export interface EventStore<Tx = never> {
    */
   prune(options: PruneOptions): Promise<number>;
   /**
-   * Deletes up to `limit` snapshots whose `seenAt` is at least `age` ms ago. Skips records with a scheduled, pending,
-   * retrying or processing event. Resolves to the number of deleted snapshots.
+   * Deletes up to `limit` snapshots whose `seenAt` is at least `age` ms ago. Skips records with a ledger, or with a
+   * scheduled, pending, retrying or processing event. Resolves to the number of deleted snapshots.
    */
   pruneSnapshots(options: PruneSnapshotsOptions): Promise<number>;
 
   /**
-   * Writes events and snapshots as given, such as those that another store listed. Skips ids and refs that are there.
-   * Events that come first in the batch count as received first.
+   * Writes events, snapshots and ledgers as given, such as those that another store listed. Skips ids that are there, and
+   * records that have a snapshot or a ledger. Events that come first in the batch count as received first.
    *
    * @throws InvalidArgumentError if an event is `processing`. The store then writes nothing
    */
   restore(batch: {
     /** The events, each with its state, attempts, history and times. */
     readonly events: readonly StoredEvent[];
-    /** The snapshots, each with its sequence and time. */
+    /** The snapshots, each with its sequence, its time and, if it has one, its ledger. */
     readonly snapshots: readonly RecordSnapshot[];
+    /** The ledgers of records without a snapshot. Default: none. */
+    readonly ledgers?: readonly RecordLedger[] | undefined;
   }): Promise<void>;
 
   /**

@@ -1,15 +1,6 @@
-export type {
-  DocumentDriver,
-  DocumentIndex,
-  DocumentQuery,
-  DocumentWrite,
-  StoreDocument,
-} from "./document/document-driver.ts";
-export { documentStore } from "./document/document-store.ts";
 export type { EventFilter } from "./event-filter.ts";
 export type { EventOrigin, EventState, FailureReason } from "./event-states.ts";
 export type {
-  Entry,
   EventStore,
   FurtherChanges,
   FurtherEvent,
@@ -18,7 +9,7 @@ export type {
   Write,
 } from "./event-store.ts";
 export type { IntakeStore } from "./forward.ts";
-export type { RecordSnapshot, Snapshot, TrackedValue } from "./snapshot.ts";
+export type { RecordLedger, RecordSnapshot, Snapshot, TrackedValue } from "./snapshot.ts";
 export {
   runAsync,
   runSync,
@@ -34,11 +25,12 @@ export {
   type SqlWrites,
   type TransactionOptions,
 } from "./sql/driver.ts";
-export { sqlStore } from "./sql/sql-store.ts";
+export { sqlStore } from "./sql/own-sql-store.ts";
 export { sqliteDialect } from "./sqlite/sqlite-dialect.ts";
 export type {
   AddOptions,
   ClaimOptions,
+  LearnOptions,
   ListOptions,
   NextDueOptions,
   PruneOptions,

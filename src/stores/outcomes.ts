@@ -3,6 +3,7 @@
 // `replaces` in the Lua of Redis and in `settle` of PostgreSQL, `replacedBy` in the statements of every database, and
 // `lostHistory` in the Lua of Redis.
 
+import { isNeverRead } from "../account.ts";
 import { now } from "../clock.ts";
 import type { EventState, FailureReason } from "./event-states.ts";
 import type { Outcome, Write } from "./event-store.ts";
@@ -33,7 +34,7 @@ export interface Addition {
   readonly event: Pick<StoredEvent, keyof NewEvent>;
   /** ms until the event is due. An event with more than 0 ms is `scheduled`. */
   readonly dueIn: number;
-  /** When the event is due, epoch ms by the store's clock. It wins over `dueIn`, but the event is not due before now. */
+  /** When the event is due, epoch ms by the store's clock. It wins over `dueIn`. */
   readonly dueAt: number | undefined;
   readonly replace: AddOptions["replace"];
   /** Tells a repeated call that found its own event from one that found another's. A new event keeps it as its `lease`. */
@@ -58,7 +59,9 @@ export function additionOf(
 }
 
 function dueOf(wait: number, dueAt: Date | undefined, toStoreTime: (at: number) => number) {
-  const dueIn = clampWait(wait, MAX_DELAY);
+  // An event whose wait is below 0 comes before the events of its record that have been due for a shorter time.
+  const isPast = wait < 0 && dueAt === undefined;
+  const dueIn = isPast ? -clampWait(-wait, MAX_DELAY) : clampWait(wait, MAX_DELAY);
   const isExact = dueAt !== undefined && dueIn > 0 && dueIn < MAX_DELAY;
   return { dueIn, dueAt: isExact ? Math.round(toStoreTime(dueAt.getTime())) : undefined };
 }
@@ -68,7 +71,7 @@ export function dueTime(
   { dueIn, dueAt }: { readonly dueIn: number; readonly dueAt?: number | undefined },
   now: number,
 ): number {
-  return dueAt === undefined ? now + dueIn : Math.max(now, dueAt);
+  return dueAt ?? now + dueIn;
 }
 
 export function stateOfNew({ dueIn }: Addition): "pending" | "scheduled" {
@@ -86,12 +89,14 @@ export interface EventChange {
   readonly state: EventState;
   /** ms from now until the event is due. It is `null` for a done or parked event. */
   readonly dueIn: number | null;
-  /** As {@link Addition.dueAt}, if another event takes the place of the ended one. */
+  /** As {@link Addition.dueAt}. */
   readonly dueAt?: number | undefined;
   readonly attempts: number;
   readonly outages: number;
   /** Epoch ms by the store's clock. It is `null` if `outages` is 0. */
   readonly firstOutageAt: number | null;
+  readonly failures: number;
+  readonly refusals: number;
   readonly replayed: boolean;
   /** `undefined` keeps the row's type. */
   readonly type: string | undefined;
@@ -112,6 +117,8 @@ export interface Settlement<Tx> {
   readonly delay: number | undefined;
   /** The snapshot to write. It is `undefined` if the event has no record. */
   readonly record: { readonly snapshot: Snapshot; readonly changed: boolean } | undefined;
+  /** The ledger to write: `null` deletes it, and `undefined` keeps it. */
+  readonly ledger: string | null | undefined;
   readonly writes: readonly Write<Tx>[];
   /** The events of the record to delete, unless they are done. Never the claim's own event. */
   readonly remove: readonly string[] | "timers" | undefined;
@@ -127,20 +134,17 @@ export function settlementOf<Tx>(
   toStoreTime?: (at: number) => number,
 ): Settlement<Tx> {
   const ended = endOf(claim, row, outcome);
-  const base = { claim, delay: undefined, record: undefined, writes: [], remove: undefined };
-  if (outcome.state === "released") return { ...base, change: ended, additions: [] };
   const additions = lastOfEach(
     (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options, undefined, toStoreTime)),
   );
   const own = additions.find(({ event }) => event.eventId === claim.eventId);
   return {
-    ...base,
+    claim,
     change: changeOf(claim, outcome, ended, own),
-    delay: outcome.state === "retrying" && !outcome.counted ? ended.dueIn! : undefined,
-    ...(outcome.state === "done" && {
-      record: claim.ref === null ? undefined : copyOf(outcome.record),
-      writes: outcome.writes ?? [],
-    }),
+    delay: outcome.state === "retrying" && outcome.holdsRecord ? ended.dueIn! : undefined,
+    record: outcome.state === "done" && claim.ref !== null ? copyOf(outcome.record) : undefined,
+    ledger: outcome.ledger === undefined || claim.ref === null ? undefined : outcome.ledger || null,
+    writes: (outcome.state === "done" && outcome.writes) || [],
     remove:
       outcome.remove === "timers"
         ? outcome.remove
@@ -152,18 +156,21 @@ export function settlementOf<Tx>(
 }
 
 function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Outcome<never>): EventChange {
-  const { attempts, outages, replayed, claimedAt } = claim;
+  const { attempts, outages, failures, refusals, replayed, claimedAt } = claim;
   const firstOutageAt = outages > 0 ? claimedAt - claim.outageFor : null;
   const kept = { type: undefined, history, dropsText: false, event: undefined };
-  const same = { attempts, outages, firstOutageAt, replayed, ...kept };
+  const same = { attempts, outages, firstOutageAt, failures, refusals, replayed, ...kept };
   if (outcome.state === "released") {
-    const isFirst = attempts === 1 && outages === 0;
+    const isFirst = attempts === 1 && outages + failures + refusals === 0;
     const reason = isFirst ? null : (history.at(-1)?.reason ?? null);
     return {
       ...same,
       state: isFirst ? "pending" : "retrying",
       dueIn: 0,
+      // The attempt has recorded what it begins. Its event keeps its place among those that are due.
+      dueAt: outcome.ledger === undefined ? undefined : claim.dueAt.getTime(),
       attempts: attempts - 1,
+      ...(outcome.found && { failures: 0, refusals: 0 }),
       reason,
     };
   }
@@ -181,18 +188,51 @@ function endOf(claim: ClaimedEvent, { history, worker }: ClaimedRow, outcome: Ou
       ...(outcome.state === "done" && changesOf(claim.previous, outcome.record)),
     }),
   };
-  if (outcome.state === "parked") return { ...ended, state: outcome.state, dueIn: null };
+  if (outcome.state === "parked")
+    return { ...ended, state: outcome.state, dueIn: null, ...countsAfter(claim, outcome) };
   if (outcome.state === "done")
-    return { ...ended, state: outcome.state, dueIn: null, dropsText: claim.ref === null };
-  const retrying = { ...ended, state: outcome.state, dueIn: clampWait(outcome.in) };
-  return outcome.counted
-    ? { ...retrying, outages: 0, firstOutageAt: null }
-    : {
-        ...retrying,
-        attempts: attempts - 1,
-        outages: outages + 1,
-        firstOutageAt: firstOutageAt ?? claimedAt,
-      };
+    return { ...ended, state: outcome.state, dueIn: null, dropsText: isNeverRead(claim) };
+  return { ...ended, state: outcome.state, dueIn: clampWait(outcome.in), ...countsAfter(claim, outcome) };
+}
+
+/** Computes the counts of an event after an attempt that failed. */
+function countsAfter(
+  claim: ClaimedEvent,
+  { count = "call", found = false, reason }: Extract<Outcome, { readonly state: "retrying" | "parked" }>,
+): Pick<EventChange, "attempts" | "failures" | "refusals" | "outages" | "firstOutageAt"> {
+  const { attempts, failures, refusals, claimedAt } = claim;
+  const isOut = count === "nothing";
+  const row = uncountedOf(claim, kindOfUncounted(reason));
+  return {
+    attempts: count === "call" ? attempts : attempts - 1,
+    failures: (found ? 0 : failures) + Number(count === "failure"),
+    refusals: (found ? 0 : refusals) + Number(count === "refusal"),
+    outages: isOut ? row.outages + 1 : 0,
+    firstOutageAt: isOut ? claimedAt - row.outageFor : null,
+  };
+}
+
+/** What does not count: an outage, or a refusal while the platform may hide the record or is flooded with forged ones. */
+type Uncounted = "outage" | "refusal";
+
+/** All but an outage stands as a refusal. */
+export function kindOfUncounted(reason: AttemptEntry["reason"]): Uncounted {
+  return reason === "unavailable" ? "outage" : "refusal";
+}
+
+/** Returns how many attempts of a kind in a row did not count, and for how long. One of the other kind begins a new row. */
+export function uncountedOf(
+  { outages, outageFor, lastFailure }: Pick<ClaimedEvent, "outages" | "outageFor" | "lastFailure">,
+  kind: Uncounted,
+): Pick<ClaimedEvent, "outages" | "outageFor"> {
+  return kindOfUncounted(lastFailure?.reason) === kind
+    ? { outages, outageFor }
+    : { outages: 0, outageFor: 0 };
+}
+
+/** Returns the last attempt that failed. A lost attempt has no reason. */
+export function lastFailureOf(history: readonly AttemptEntry[]): AttemptEntry | undefined {
+  return history.findLast(({ reason }) => reason !== undefined);
 }
 
 /** Returns how a record differs from the snapshot that its attempt found, for the history. */
@@ -252,6 +292,8 @@ function replacedBy(addition: Addition, { history }: EventChange): EventChange {
     attempts: 0,
     outages: 0,
     firstOutageAt: null,
+    failures: 0,
+    refusals: 0,
     replayed: false,
     type: undefined,
     reason: null,
@@ -308,12 +350,13 @@ function copyOf(record: Settlement<never>["record"]): Settlement<never>["record"
   return record && { snapshot: copyOfSnapshot(record.snapshot), changed: record.changed };
 }
 
-export function isSameSnapshot(a: Snapshot, b: Snapshot): boolean {
-  const names = Object.keys(a.fields);
+/** Whether a snapshot has all that another one has, and may have further fields. */
+export function hasAllOf(snapshot: Snapshot, other: Snapshot): boolean {
   return (
-    a.status === b.status &&
-    a.known === b.known &&
-    names.length === Object.keys(b.fields).length &&
-    names.every((name) => Object.hasOwn(b.fields, name) && a.fields[name] === b.fields[name])
+    snapshot.status === other.status &&
+    snapshot.known === other.known &&
+    Object.keys(other.fields).every(
+      (name) => Object.hasOwn(snapshot.fields, name) && snapshot.fields[name] === other.fields[name],
+    )
   );
 }

@@ -1,4 +1,4 @@
-import { checkAccount } from "../account.ts";
+import { checkAccount, refsAbout } from "../account.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { BaseStore } from "./base-store.ts";
@@ -18,11 +18,19 @@ import {
 } from "./memory/record-rules.ts";
 import { copyOfSnapshot } from "./outcomes.ts";
 import { slices } from "./slices.ts";
-import type { RecordSnapshot, Snapshot } from "./snapshot.ts";
-import type { ErasedAccount, ListOptions, PruneOptions, PruneSnapshotsOptions } from "./store-options.ts";
+import type { RecordLedger, RecordSnapshot, Snapshot } from "./snapshot.ts";
+import type {
+  ErasedAccount,
+  LearnOptions,
+  ListOptions,
+  PruneOptions,
+  PruneSnapshotsOptions,
+} from "./store-options.ts";
 import type { RecordPage } from "./store-steps.ts";
 import type { RecordName, StoredEvent } from "./stored-event.ts";
 
+/** How many events `list` returns without `limit`. */
+const LISTED = 100;
 /** The maximum number of events that one step of `replay` or `discard` changes. Longer steps delay notifications. */
 const CHANGE_BATCH = 500;
 /** The maximum number of snapshots that one call of a store reads, and of old ones that it looks up. */
@@ -52,13 +60,14 @@ export abstract class RecordStore<Tx = never> extends BaseStore<Tx> implements E
     return ids.filter((_, index) => current[index]).map((eventId) => rowIdOf(eventId).eventId);
   }
 
-  async list({ limit: asked, after, ...given }: ListOptions): Promise<StoredEvent[]> {
+  async list({ limit = LISTED, after, ...given }: ListOptions = {}): Promise<StoredEvent[]> {
     this.assertOpen();
     const filter = checkedFilter(given);
-    const limit = Math.ceil(asked);
+    if (limit !== Number.POSITIVE_INFINITY && !(Number.isInteger(limit) && limit > 0))
+      throw new InvalidArgumentError({ path: ["limit"], message: "must be a positive whole number" });
     const events: StoredEvent[] = [];
     const from = after === undefined ? undefined : await this.arrivalOf(rowIdOf(after).eventId);
-    if (!(limit > 0) || (after !== undefined && from === undefined)) return events;
+    if (after !== undefined && from === undefined) return events;
     const rest = (before: number | undefined) =>
       this.doList(filter, { before, limit: limit - events.length });
     for await (const found of slices(rest, from)) {
@@ -110,8 +119,9 @@ export abstract class RecordStore<Tx = never> extends BaseStore<Tx> implements E
     checkRef(ref);
     await this.#keepLastReceived();
     const failing = "the record could not be erased";
-    const scope = { records: [nameOf(ref)], ended: "all", failing } as const;
-    const erased = await this.withRecords(scope, (tables) => erase(tables, ref));
+    const refs = refsAbout(ref);
+    const scope = { records: refs.map(nameOf), ended: "all", failing } as const;
+    const erased = await this.withRecords(scope, (tables) => erase(tables, refs));
     if (erased !== undefined) return erased;
     throw new StayhookError(
       `An event of ${ref} is being processed, so nothing of ${ref} was erased. Try again when the attempt has ended.`,
@@ -140,24 +150,43 @@ export abstract class RecordStore<Tx = never> extends BaseStore<Tx> implements E
     return this.doSnapshotOf(ref);
   }
 
-  async *snapshots(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
+  snapshots(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordSnapshot> {
     checkNoUnknown(options, ["after"]);
-    let last = options.after;
-    for (;;) {
+    return this.#byRef((after) => this.doSnapshots(after, SNAPSHOTS_PAGE), options.after);
+  }
+
+  async ledgerOf(ref: string): Promise<string | undefined> {
+    this.assertOpen();
+    return this.doLedgerOf(ref);
+  }
+
+  ledgers(options: { readonly after?: string | undefined } = {}): AsyncGenerator<RecordLedger> {
+    checkNoUnknown(options, ["after"]);
+    return this.#byRef((after) => this.doLedgers(after, SNAPSHOTS_PAGE), options.after);
+  }
+
+  /** Yields what all pages have. */
+  async *#byRef<T extends { readonly ref: string }>(
+    pageAfter: (ref: string | undefined) => Promise<readonly T[]>,
+    after: string | undefined,
+  ): AsyncGenerator<T> {
+    for (let last = after; ; ) {
       this.assertOpen();
-      const page = await this.doSnapshots(last, SNAPSHOTS_PAGE);
+      const page = await pageAfter(last);
       yield* page;
       if (page.length < SNAPSHOTS_PAGE) return;
       last = page.at(-1)!.ref;
     }
   }
 
-  async learn(ref: string, given: Snapshot): Promise<boolean> {
+  async learn(ref: string, given: Snapshot, options: LearnOptions = {}): Promise<boolean> {
     this.assertOpen();
+    checkNoUnknown(options, ["known"]);
+    const isKnown = options.known === true;
     const snapshot = copyOfSnapshot(given);
     const failing = "the snapshot could not be written";
     const scope = { records: [nameOf(ref)], ended: "parked", failing } as const;
-    return this.withRecords(scope, (tables) => learn(tables, ref, snapshot));
+    return this.withRecords(scope, (tables) => learn(tables, ref, snapshot, isKnown));
   }
 
   async getMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
@@ -207,6 +236,7 @@ export abstract class RecordStore<Tx = never> extends BaseStore<Tx> implements E
   async restore(batch: {
     readonly events: readonly StoredEvent[];
     readonly snapshots: readonly RecordSnapshot[];
+    readonly ledgers?: readonly RecordLedger[] | undefined;
   }): Promise<void> {
     this.assertOpen();
     const issues = batch.events.flatMap(({ eventId, state }, index) => {
@@ -214,18 +244,16 @@ export abstract class RecordStore<Tx = never> extends BaseStore<Tx> implements E
       return state === "processing" ? [{ path: ["events", index], message }] : [];
     });
     if (issues.length > 0) throw new InvalidArgumentError(issues);
-    await this.doRestore(batch.events.map(withRowId), batch.snapshots);
-    this.woke();
-  }
-
-  protected doRestore(events: readonly StoredEvent[], snapshots: readonly RecordSnapshot[]): Promise<void> {
+    const { snapshots, ledgers = [] } = batch;
+    const events = batch.events.map(withRowId);
     const scope = {
-      records: [...events, ...snapshots.map(({ ref }) => nameOf(ref))],
+      records: [...events, ...[...snapshots, ...ledgers].map(({ ref }) => nameOf(ref))],
       ids: events.map(({ eventId }) => eventId),
       adds: events.length,
       failing: "events could not be restored",
     };
-    return this.withRecords(scope, (tables) => restore(tables, events, snapshots));
+    await this.withRecords(scope, (tables) => restore(tables, events, snapshots, ledgers));
+    this.woke();
   }
 
   protected override async doSetBack(): Promise<void> {

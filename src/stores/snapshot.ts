@@ -8,7 +8,8 @@ export interface Snapshot {
   /** The tracked fields by name. */
   readonly fields: Readonly<Record<string, TrackedValue>>;
   /**
-   * JSON with the stay that the user's side knows, for `stayChange`. It is absent if `status` and `fields` say the same.
+   * JSON with the stay that the user's side knows, for `event.stayChange`, and with the platform's form of fields that
+   * `track` gave another one. It is absent if `status` and `fields` say the same.
    */
   readonly known?: string | undefined;
 }
@@ -23,4 +24,14 @@ export interface RecordSnapshot {
   readonly sequence: number;
   /** When the snapshot was last written or found unchanged. */
   readonly seenAt: Date;
+  /** The record's ledger. It is absent if the record has none. */
+  readonly ledger?: string | undefined;
+}
+
+/** The ledger of a record: a text, such as what was done for a stay. A record may have a ledger without a snapshot. */
+export interface RecordLedger {
+  /** The record: `booking:<code>` or `listing:<id>`. */
+  readonly ref: string;
+  /** The text that the last outcome with a `ledger` set. It is not empty. */
+  readonly ledger: string;
 }

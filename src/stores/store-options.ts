@@ -13,7 +13,8 @@ export type Replace = "ended" | "moved";
 export interface AddOptions {
   /**
    * ms until the event is due; at most 1,000 years (365,250 days). An event with a `dueIn` above 0 is `scheduled` until its
-   * first claim. Default 0: the event is `pending`, and due at once.
+   * first claim. With a `dueIn` below 0, it is due for as long, so that it comes before the events of its record that are due
+   * for a shorter time. Default 0: the event is `pending`, and due at once.
    */
   readonly dueIn?: number | undefined;
   /**
@@ -65,8 +66,8 @@ export interface ClaimOptions extends NextDueOptions {
 
 /** Options of {@link EventStore.list}. */
 export interface ListOptions extends EventFilter {
-  /** The maximum number of events in the list. */
-  readonly limit: number;
+  /** The maximum number of events in the list: a positive whole number. Default 100. */
+  readonly limit?: number | undefined;
   /** The list starts after the event with this id. An unknown id gives an empty list. */
   readonly after?: string | undefined;
 }
@@ -89,6 +90,12 @@ export interface PruneSnapshotsOptions {
   readonly age: number;
   /** The maximum number of snapshots to delete. */
   readonly limit: number;
+}
+
+/** Options of {@link EventStore.learn}. */
+export interface LearnOptions {
+  /** Whether to write nothing if the record has no snapshot: it may have been erased. Default `false`. */
+  readonly known?: boolean | undefined;
 }
 
 /** What {@link EventStore.eraseAccount} did. */

@@ -7,7 +7,7 @@ import type { EventStore } from "./event-store.ts";
 import type { MemoryTables } from "./memory/memory-tables.ts";
 import type { Addition, ClaimedRow, Settlement } from "./outcomes.ts";
 import type { Slice, Sliced } from "./slices.ts";
-import type { RecordSnapshot } from "./snapshot.ts";
+import type { RecordLedger, RecordSnapshot } from "./snapshot.ts";
 import type { Timed } from "./store-clock.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "./store-options.ts";
 import type { ClaimedEvent, RecordName, StoredEvent } from "./stored-event.ts";
@@ -49,8 +49,6 @@ export interface Scope {
   readonly ids?: readonly string[];
   /** Which ended events of the records the rule also needs. Default: none. */
   readonly ended?: "parked" | "timers" | "all";
-  /** How many events the rule may add. Default: 0. */
-  readonly adds?: number;
   /** What failed, for error messages. */
   readonly failing: string;
 }
@@ -102,6 +100,10 @@ export abstract class StoreSteps<Tx> {
    */
   protected abstract doSetBack(): Promise<void>;
   protected abstract doGet(eventId: string): Promise<StoredEvent | undefined>;
+  /** Does the same as {@link doGet} for a decision: the answer must not be from a copy of the database that is behind. */
+  protected doFind(eventId: string): Promise<StoredEvent | undefined> {
+    return this.doGet(eventId);
+  }
   /** Returns events that match `filter`. A result with fewer than `limit` events may still have a `next`. */
   protected abstract doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>>;
   /** Returns the arrival number of an event, or `undefined` if the store does not have the event. */
@@ -124,6 +126,9 @@ export abstract class StoreSteps<Tx> {
   protected abstract doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined>;
   /** Returns snapshots whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
   protected abstract doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]>;
+  protected abstract doLedgerOf(ref: string): Promise<string | undefined>;
+  /** Returns ledgers whose `ref` follows `after`. A result with fewer than `limit` is the last page. */
+  protected abstract doLedgers(after: string | undefined, limit: number): Promise<RecordLedger[]>;
   protected abstract doGetMeta(
     key: string,
   ): Promise<{ readonly value: string; readonly age: number } | undefined>;

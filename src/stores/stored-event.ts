@@ -11,7 +11,10 @@ export interface NewEvent {
    * has an id of its own.
    */
   readonly eventId: string;
-  /** The event's record: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
+  /**
+   * The event's record: `booking:<code>`, `listing:<id>`, or `message:<code>` for the messages about a booking. It is `null`
+   * if the event refers to no record.
+   */
   readonly ref: string | null;
   /** The origin of the event. */
   readonly source: EventOrigin;
@@ -21,7 +24,7 @@ export interface NewEvent {
   readonly timestamp: string;
   /**
    * The JSON text of the notification. Rechecks and timers store their own JSON here. The reconciler's events have `null`.
-   * If the event has no record, the store drops the text when the event becomes done, and keeps the id.
+   * If the event has no record, or is a message, the store drops the text when the event becomes done, and keeps the id.
    */
   readonly notification: string | null;
   /** The W3C `traceparent` of the span that recorded the event. Default `null`. */
@@ -34,18 +37,30 @@ export interface ClaimedEvent extends NewEvent {
   readonly receivedAt: number;
   /** When this claim was made. Epoch ms by the store's clock. */
   readonly claimedAt: number;
-  /** The number of attempts, the current one included. Attempts that could not reach the platform do not count. */
+  /** When the event was due before this claim. After a lost attempt: the end of its lease. By the store's clock. */
+  readonly dueAt: Date;
+  /** When the event was due for the first time, or was replayed. Retries and leases do not change it. By the store's clock. */
+  readonly firstDueAt: Date;
+  /** The number of calls of the callback, the current attempt included. Lost attempts count, and failed reads do not. */
   readonly attempts: number;
-  /** The number of attempts in a row that could not reach the platform. `attempts` does not include them. */
+  /** The number of attempts in a row that counted as nothing. `attempts` does not include them. */
   readonly outages: number;
   /** The time since the first of the attempts that `outages` counts, ms. It is 0 if `outages` is 0. */
   readonly outageFor: number;
+  /** The number of failed reads in a row that count. */
+  readonly failures: number;
+  /** The number of refused reads in a row. */
+  readonly refusals: number;
+  /** The last entry of the event's history that has a `reason`. It is `undefined` if no attempt has failed. */
+  readonly lastFailure: AttemptEntry | undefined;
   /** Whether the event was replayed. */
   readonly replayed: boolean;
   /** The record's snapshot at the time of the claim. It is `undefined` if there is no snapshot. */
   readonly previous: Snapshot | undefined;
   /** The sequence number of `previous`. It is 0 if there is no snapshot. */
   readonly sequence: number;
+  /** The record's ledger at the time of the claim. It is `undefined` if the record has none. */
+  readonly ledger: string | undefined;
   /** The fencing token of the lease. Each lease has its own token. */
   readonly lease: string;
 }
@@ -85,12 +100,18 @@ export interface AttemptEntry {
 export interface StoredEvent extends NewEvent {
   /** The state of the event. */
   readonly state: EventState;
-  /** The number of attempts. Attempts that could not reach the platform do not count. */
+  /** The number of calls of the callback that failed. Lost attempts count, and failed reads do not. */
   readonly attempts: number;
+  /** The number of failed reads in a row that count. */
+  readonly failures: number;
+  /** The number of refused reads in a row. */
+  readonly refusals: number;
   /** When the store recorded the event. */
   readonly receivedAt: Date;
   /** When the event is due. For a processing event: when its lease ends. For a done or parked event: `null`. */
   readonly dueAt: Date | null;
+  /** When the event was due for the first time, or was replayed. Retries and leases do not change it. */
+  readonly firstDueAt: Date;
   /** When the event became `done`, by success or by a discard. It is `null` in other states. */
   readonly doneAt: Date | null;
   /** The event's type. It is `null` until an attempt finds it out. */

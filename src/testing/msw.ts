@@ -8,10 +8,10 @@ import type { Sandbox } from "../sandbox/sandbox.ts";
 export const sandboxBaseUrl = "https://sandbox.stayhook.test";
 
 /** Options of {@link sandboxHandlers}. */
-export interface SandboxHandlersOptions {
+type SandboxHandlersOptions = {
   /** The `baseUrl` of the client under test. It may have a path. Default {@link sandboxBaseUrl}. */
   readonly baseUrl?: string | URL | undefined;
-}
+};
 
 /**
  * Makes request handlers for msw 2 and 3. The handlers answer like the sandbox's API, without `sandbox.listen`. The

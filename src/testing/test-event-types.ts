@@ -1,23 +1,25 @@
 // What `createTestEvent` takes and returns, by the type of the event.
 
+import type { BookingStay } from "../models/booking-stay.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventOrigin } from "../stores/event-states.ts";
-import type { InAccount } from "../webhooks/event-additions.ts";
+import type { WithAccount } from "../webhooks/event-additions.ts";
 import type { WebhookEvent } from "../webhooks/events.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
+import type { StayChange } from "../webhooks/stay-change.ts";
 
 /** The types of events: `booking.Confirmed`, `listing.Published`, ..., `message`, `unknown`. */
 export type TestEventType = Exclude<WebhookEvent["type"], TimerEventType<"booking" | "listing">>;
 
 /** The members that test events have, but real events do not have. */
-export interface TestEventExtras {
+export type TestEventExtras = {
   /**
    * Runs the functions that the callback passed to `event.atomically`, in order, with the `tx` of the test event.
    * Call `commit` after the callback has returned. Rejects with the error of the first function that fails.
    */
   readonly commit: () => Promise<void>;
-}
+};
 
 /** The event that `createTestEvent` makes for a type. */
 export type TestEvent<
@@ -29,7 +31,7 @@ export type TestEvent<
 > = TestEventExtras & OfType<WebhookEvent<B, L, Tx, never, A>, T>;
 
 /** The fields of an event that was made with an account. */
-export type TestAccount<A extends string> = [A] extends [never] ? unknown : InAccount;
+export type TestAccount<A extends string> = [A] extends [never] ? unknown : WithAccount;
 
 type OfType<E, T> = E extends WebhookEvent ? (T extends E["type"] ? E : never) : never;
 
@@ -42,7 +44,7 @@ export type BookingEventType = Extract<TestEventType, `booking.${string}`>;
 export type ListingEventType = Extract<TestEventType, `listing.${string}`>;
 
 /** The fields that every test event takes. */
-export interface TestEventFields<Tx, A extends string = never> {
+export type TestEventFields<Tx, A extends string = never> = {
   /** Default: a random UUID. With `account`, `event.eventId` begins with the account. */
   readonly eventId?: string | undefined;
   /** The account, for a callback of a handler with `accountFrom`. Default: the event has no account. */
@@ -52,7 +54,7 @@ export interface TestEventFields<Tx, A extends string = never> {
   /** Default: `timestamp`. */
   readonly receivedAt?: Date | undefined;
   /** Default `"webhook"`. */
-  readonly source?: EventOrigin | undefined;
+  readonly source?: Exclude<EventOrigin, "thing"> | undefined;
   /** Default: if `source` is `webhook`, a notification with the event's ids and time; else `undefined`. */
   readonly notification?: WebhookNotification | undefined;
   /** Default: `messages` for the type `message`. Other types have no topic by default. */
@@ -68,12 +70,18 @@ export interface TestEventFields<Tx, A extends string = never> {
   readonly tx?: Tx | undefined;
   /** Replaces `event.atomically`. Default: collects the given functions for `event.commit()`. */
   readonly atomically?: ((write: (tx: Tx) => unknown) => void) | undefined;
-}
+};
 
 /** The fields that an event about a booking takes. */
 export type TestBookingFields<T extends string, B> = FieldsOf<T> & {
   /** Fields of the booking, including those of your own model. Missing fields of {@link Booking} have defaults. */
   readonly booking?: (B & GivenRecord<Booking, StatusInType<T>> & Misspelt<B, Booking>) | undefined;
+  /** The zone of the booking's days, as the handler's option `timeZone` would give it. Default: none. */
+  readonly timeZone?: string | undefined;
+  /** Default: the stay in the booking's fields. */
+  readonly stay?: BookingStay | undefined;
+  /** Default: from the stay of `previous` to that of the booking. */
+  readonly stayChange?: StayChange | undefined;
 } & (T extends "booking.Request"
     ? {
         /** Default: 24 hours after `timestamp`. */
@@ -92,7 +100,7 @@ type FieldsOf<T extends string> = T extends `${string}.timer.${string}`
   : TestRecordFields<StatusInType<T>>;
 
 /** The fields that the event of a timer takes. */
-export interface TestTimerFields {
+export type TestTimerFields = {
   /** The time that was set. Default: `timestamp`. */
   readonly timer?:
     | {
@@ -106,10 +114,10 @@ export interface TestTimerFields {
   readonly status?: string | undefined;
   /** The record in its last handled event. Default: the record as it is now, because nothing has changed. */
   readonly previous?: PreviousRecord<string> | undefined;
-}
+};
 
 /** The fields that an event about a booking or listing takes, timers aside. */
-export interface TestRecordFields<S extends string> {
+export type TestRecordFields<S extends string> = {
   /** Collects the timers that the callback sets, by name; `clear` deletes them. Default: a new map. */
   readonly timers?: Map<string, Date> | undefined;
   /**
@@ -123,7 +131,7 @@ export interface TestRecordFields<S extends string> {
   readonly changed?: boolean | undefined;
   /** Default: the difference between `previous` and the record. */
   readonly changes?: FieldChanges<string> | undefined;
-}
+};
 
 type StatusInType<T> = T extends `${string}.${infer S}`
   ? S extends "unknown" | `timer.${string}`

@@ -1,19 +1,22 @@
 import { v4 } from "uuid";
-import { checkAccount, inAccount, splitKey } from "../account.ts";
+import { checkAccount, inAccount, messagesOf, splitKey } from "../account.ts";
 import { describeKind, StayhookError } from "../errors.ts";
 import { eventTypes } from "../models/event-types.ts";
 import { isObject } from "../models/is-object.ts";
 import { type Booking, bookingStatuses, type Listing, listingStatuses } from "../models/records.ts";
-import { knownStatus } from "../models/statuses.ts";
+import { HOLDS, knownStatus } from "../models/statuses.ts";
 import { nearest } from "../option-names.ts";
 import { dayMs, throwInvalid, toDate } from "../sandbox/sandbox-records.ts";
 import { firingId } from "../stores/firing-id.ts";
 import type { Snapshot } from "../stores/snapshot.ts";
 import type { FieldChanges, PreviousRecord } from "../webhooks/field-changes.ts";
 import { decisionDeadline } from "../webhooks/processing/event-times.ts";
-import { knownStayOf } from "../webhooks/processing/known-stay.ts";
-import { compare, snapshots } from "../webhooks/processing/record.ts";
-import { goneType } from "../webhooks/refs.ts";
+import { knownOf } from "../webhooks/processing/known-stay.ts";
+import { readFrom } from "../webhooks/processing/read-record.ts";
+import { compare } from "../webhooks/processing/record.ts";
+import { lookAt } from "../webhooks/processing/snapshots.ts";
+import { bookingRef, goneType } from "../webhooks/refs.ts";
+import { staysOf, withStays } from "../webhooks/stay-change.ts";
 import {
   checkTimerName,
   checkTimerTime,
@@ -56,6 +59,7 @@ const commonFields = [
   "atomically",
 ];
 const recordFields = ["status", "previous", "changed", "changes", "timers"];
+const bookingFields = ["stay", "stayChange", "timeZone"];
 
 /**
  * Makes an event for the unit test of a callback. Each missing field has a default. TypeScript infers the types of
@@ -120,14 +124,13 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
   const { at } = Object(fields.timer) as Partial<FiredTimer>;
   const { timestamp = at ?? new Date(), source = timerName === undefined ? "webhook" : "timer" } = fields;
   const { topic = type === "message" ? "messages" : undefined } = fields;
-  for (const [field, time] of Object.entries({ timestamp, "timer.at": at ?? timestamp }))
-    if (!(time instanceof Date && !Number.isNaN(time.getTime()))) throwInvalid("must be a valid Date", field);
+  checkTimes({ timestamp, "timer.at": at ?? timestamp });
   const now = timestamp as Date;
   const record =
     subject &&
     testRecord(subject, statusOf(subject, name, fields), recordFieldsOf(type, subject, fields), now);
   const account = fields.account === undefined ? undefined : checkAccount(fields.account);
-  const ref = refOf(record, account);
+  const ref = refOf(type, record, account, fields.notification);
   const id = (name: string) => ({ eventId: timerId(ref ?? "", name), timestamp: (at ?? now).toISOString() });
   const { eventId: givenId = timerName === undefined ? v4() : firingId(id(timerName)) } = fields;
   const platformId = account === undefined ? givenId : splitKey(String(givenId)).rest;
@@ -139,11 +142,12 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     bookingCode: record?.bookingCode ?? null,
     listingId: subject === "listing" ? record?.listingId : null,
   };
+  const told = subject && record && differences(subject, type, record, fields);
   const { decideBy = decisionDeadline(now.getTime(), Number(receivedAt)) } = fields;
   const event = {
     type,
     ...(subject && record && { status: record.status, [subject]: record }),
-    ...(subject && record && differences(subject, type, record, fields)),
+    ...told?.compared,
     ...(subject && { timers: collecting(fields.timers) }),
     ...(timerName !== undefined && {
       changed: false,
@@ -162,7 +166,20 @@ export function createTestEvent(type: string, given: unknown = {}): unknown {
     attempt,
     signal,
   };
-  return withWrites(event, fields);
+  const whole = withWrites(event, fields);
+  return told?.stays ? withGiven(withStays(whole, told.stays), fields) : whole;
+}
+
+function checkTimes(times: Given): void {
+  for (const [field, time] of Object.entries(times))
+    if (!(time instanceof Date && !Number.isNaN(time.getTime()))) throwInvalid("must be a valid Date", field);
+}
+
+/** Replaces the stays of an event by those that the test has given. */
+function withGiven<E extends object>(event: E, fields: Given): E {
+  for (const field of ["stay", "stayChange"])
+    if (fields[field] !== undefined) Object.defineProperty(event, field, { value: fields[field] });
+  return event;
 }
 
 function wrongType(type: unknown): string {
@@ -178,6 +195,7 @@ function wrongType(type: unknown): string {
 function checkNames(type: string, subject: RecordKind | undefined, fields: Given): void {
   const known = [...commonFields];
   if (subject) known.push(subject, ...recordFields);
+  if (subject === "booking") known.push(...bookingFields);
   if (subject) known.push(...(timerNameIn(type) === undefined ? ["changed", "changes"] : ["timer"]));
   if (type === "booking.Request") known.push("decideBy");
   for (const [field, value] of Object.entries(fields))
@@ -204,20 +222,26 @@ function collecting(given: unknown): EventTimers {
 }
 
 /**
- * Compares the record with `previous`. Compares only the fields that a handler tracks by default. Your side knows the
+ * Compares the record with `previous`. Compares only the fields that a handler always compares. Your side knows the
  * stay of `previous`; a field that `previous` does not name is that of the record.
  */
 function differences(kind: RecordKind, type: string, record: TestRecord, fields: Given) {
-  const look = snapshots()(kind, record as unknown as Booking | Listing);
+  const timeZone = fields.timeZone as string | undefined;
+  const look = lookAt(kind, readFrom(kind, record as unknown as Booking | Listing), timeZone);
   const given = previousOf(kind, type, record, fields);
   const { status = "", ...own } = given ?? {};
   const kept = Object.keys(own).length > 0 ? own : look.snapshot.fields;
-  const known = knownStayOf({ status, fields: { ...look.snapshot.fields, ...own } as Snapshot["fields"] });
-  const snapshot = given && { status, fields: kept as Snapshot["fields"], known: JSON.stringify(known) };
+  const snapshot = given && { status, fields: kept as Snapshot["fields"] };
   const found = compare(snapshot, look);
   const { changes = fields.changed === false ? {} : found.changes } = fields;
   const { changed = Object.keys(changes as FieldChanges).length > 0 } = fields;
-  return { changed, changes, previous: found.previous };
+  const compared = { changed, changes, previous: found.previous };
+  if (kind !== "booking") return { compared, stays: undefined };
+  const { bookingCode } = record as unknown as Booking;
+  const known =
+    given && knownOf({ status, fields: { ...look.snapshot.fields, ...own } as Snapshot["fields"] });
+  const now = { bookingCode, status: record.status, fields: look.base, timeZone };
+  return { compared, stays: staysOf(now, known?.stay, HOLDS) };
 }
 
 /** Returns the given fields of a record. What is known of a gone record is what was known before. */
@@ -306,8 +330,18 @@ function toTime(date: unknown, shiftDays = 0): number | undefined {
   return Number.isNaN(time) ? undefined : time;
 }
 
-function refOf(record: TestRecord | undefined, account: string | undefined): string | null {
-  if (!record) return null;
+/** A message has the ref that its notification gives it, as at a handler. */
+function refOf(
+  type: string,
+  record: TestRecord | undefined,
+  account: string | undefined,
+  notification: unknown,
+): string | null {
+  if (!record) {
+    const { bookingCode } = Object(notification) as Given;
+    const isAbout = type === "message" && typeof bookingCode === "string" && bookingCode !== "";
+    return isAbout ? messagesOf(bookingRef(bookingCode, account))! : null;
+  }
   const { bookingCode, listingId } = record;
   return inAccount(account, bookingCode === undefined ? `listing:${listingId}` : `booking:${bookingCode}`);
 }

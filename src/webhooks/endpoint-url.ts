@@ -8,10 +8,10 @@ import { type AccountFrom, accountIn } from "./receiving/account.ts";
 import { type SecretPlace, secretPlaceOf, type Verify } from "./receiving/verify.ts";
 
 /** Options of {@link WebhookHandler.endpointUrl}. */
-export interface EndpointUrlOptions {
+export type EndpointUrlOptions = {
   /** The account whose URL it is. A handler with `accountFrom` requires it, and no other handler takes it. */
   readonly account?: string | undefined;
-}
+};
 
 interface Endpoint {
   readonly accountFrom?: AccountFrom | undefined;

@@ -9,9 +9,21 @@ import { placeKey } from "./own-ids.ts";
 export async function eraseAccount(store: EventStore<never>, account: string): Promise<ErasedAccount> {
   if (!store.eraseAccount)
     throw new StayhookError("The store has no method eraseAccount. Add it to the store.");
+  // Take the lock from a pass of the account, so that the pass adds nothing that is new: from one that runs, and from one
+  // that has begun meanwhile.
+  await forgetPlace(store, account);
   const erased = await store.eraseAccount(account);
-  const key = placeKey(account);
-  const place = await store.getMeta(key);
-  if (place) await store.setMeta(key, undefined, { expected: place.value });
+  await forgetPlace(store, account);
   return erased;
+}
+
+/** How many times to try while a pass writes its place. It writes once in several seconds. */
+const TRIES = 5;
+
+async function forgetPlace(store: EventStore<never>, account: string): Promise<void> {
+  const key = placeKey(account);
+  for (let tries = 0; tries < TRIES; tries += 1) {
+    const place = await store.getMeta(key);
+    if (!place || (await store.setMeta(key, undefined, { expected: place.value }))) return;
+  }
 }

@@ -31,12 +31,6 @@ export interface Transactional<Tx> {
 /** Adds `atomically` to an event if the store has transactions. If the store has none, `Tx` is `never`. */
 export type Writing<Tx> = [Tx] extends [never] ? unknown : Transactional<Tx>;
 
-/** The field that events have in a handler with `accountFrom`. */
-export interface InAccount {
-  /** The account that the notification was sent for, as `accountFrom` found it. */
-  readonly account: string;
-}
-
 /**
  * The fields that the option `accountFrom` adds to events. For options of the type `WebhookHandlerOptions`, nobody knows
  * whether they have an `accountFrom`.
@@ -45,7 +39,14 @@ export type AccountField<A> = [A] extends [undefined]
   ? unknown
   : [AccountFrom] extends [A]
     ? unknown
-    : InAccount;
+    : WithAccount;
+
+/** Whether a handler has `accountFrom`. For options of the type `WebhookHandlerOptions`, nobody knows. */
+export type HasAccounts<A> = [A] extends [undefined]
+  ? false
+  : [AccountFrom | undefined] extends [A]
+    ? false
+    : true;
 
 /**
  * Adds `account` to an event, for a callback in another file of an app with `accountFrom`.
@@ -56,4 +57,7 @@ export type AccountField<A> = [A] extends [undefined]
  * export const onConfirmed = ({ account, booking }: WithAccount<BookingEvent<"Confirmed">>) => block(account, booking);
  * ```
  */
-export type WithAccount<E> = E & InAccount;
+export type WithAccount<E = unknown> = E & {
+  /** The account that the notification was sent for, as `accountFrom` found it. */
+  readonly account: string;
+};

@@ -3,7 +3,7 @@
 import type { StayhookClient } from "../client/client.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { EventStore } from "../stores/event-store.ts";
-import type { InAccount } from "./event-additions.ts";
+import type { WithAccount } from "./event-additions.ts";
 import type { WebhookEvent } from "./events.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 
@@ -38,7 +38,7 @@ type EventsOf<H> = H extends EventSource
       H["client"],
       H["store"] extends EventStore<infer Tx> ? Tx : never,
       TrackedBy<H>,
-      H extends AccountSource ? InAccount : unknown
+      H extends AccountSource ? WithAccount : unknown
     >
   : H extends EventCarrier
     ? NonNullable<H["~event"]>

@@ -3,6 +3,7 @@ import type { Booking, BookingStatus, Listing, ListingStatus } from "../models/r
 import type { EventOrigin } from "../stores/event-states.ts";
 import type { Writing } from "./event-additions.ts";
 import type { FieldChanges, PreviousRecord } from "./field-changes.ts";
+import type { StayFields, WithoutStay } from "./stay-change.ts";
 import type { FiredTimer } from "./timer-rules.ts";
 import type { EventTimers } from "./timers.ts";
 
@@ -13,7 +14,10 @@ export interface EventBase {
    * id for each time that was set, so that the id can be the key of a table of sent messages.
    */
   readonly eventId: string;
-  /** The record of the event: `booking:<code>` or `listing:<id>`. It is `null` if the event refers to no record. */
+  /**
+   * The record of the event: `booking:<code>` or `listing:<id>`, or `message:<code>` for the messages about a booking. It is
+   * `null` if the event refers to no record.
+   */
   readonly ref: string | null;
   /** When the event happened at the platform. Equals `receivedAt` if the notification has no readable time. */
   readonly timestamp: Date;
@@ -24,7 +28,7 @@ export interface EventBase {
    * the handler reads the record a second time, because the record had not changed when its notification arrived, or
    * because a timer has found a change. `timer`: the time of a timer has come.
    */
-  readonly source: EventOrigin;
+  readonly source: Exclude<EventOrigin, "thing">;
   /**
    * The notification with all its fields. It is `undefined` if `source` is not `webhook`, and if you replay a done event
    * that has no record: the store has dropped its text.
@@ -32,7 +36,7 @@ export interface EventBase {
   readonly notification: WebhookNotification | undefined;
   /** The topic of the endpoint that received the notification. It is absent if the endpoint has no topic. */
   readonly topic?: string | undefined;
-  /** The number of this attempt, from 1. */
+  /** The number of this call of the callback, from 1. Attempts whose read failed are left out. */
   readonly attempt: number;
   /** Aborts when the attempt must stop: on a timeout, `close` or a lost lease. Pass the signal to `fetch`. */
   readonly signal: AbortSignal;
@@ -44,9 +48,9 @@ export interface RecordEventBase<F extends string = never> extends EventBase {
   readonly ref: string;
   /** The timers of the booking or listing. Their changes are recorded with the end of this event. */
   readonly timers: EventTimers;
-  /** Whether the status or a tracked field differs from `previous`. It is `true` if `previous` is `undefined`. */
+  /** Whether the status or another compared field differs from `previous`. It is `true` if `previous` is `undefined`. */
   readonly changed: boolean;
-  /** The fields that differ from `previous`. If `previous` is `undefined`, all tracked fields and the status differ. */
+  /** The fields that differ from `previous`. If `previous` is `undefined`, all compared fields differ. */
   readonly changes: FieldChanges<F>;
   /** The snapshot of the record from its last handled event. It is `undefined` if the store has no snapshot. */
   readonly previous: PreviousRecord<F> | undefined;
@@ -63,7 +67,7 @@ interface WithoutTimer {
  * destructure every event. `booking` and `listing` are not among them: TypeScript narrows by `"booking" in event` only
  * if no other event declares the field.
  */
-interface WithoutRecord extends WithoutTimer {
+interface WithoutRecord extends WithoutTimer, WithoutStay {
   /** An event without a record has no timers. */
   readonly timers?: undefined;
   /** An event without a record has no status. */
@@ -89,6 +93,7 @@ export interface BookingStatusEvent<
   B extends Booking = Booking,
   F extends string = never,
 > extends RecordEventBase<F>,
+    StayFields,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `booking.${S}`;
@@ -125,6 +130,7 @@ export interface ListingStatusEvent<
   L extends Listing = Listing,
   F extends string = never,
 > extends RecordEventBase<F>,
+    WithoutStay,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: `listing.${S}`;
@@ -140,23 +146,24 @@ export interface ListingStatusEvent<
   };
 }
 
-/** The names of a booking's fields that the handler compares by default, and those that the option `track` chooses. */
+/** The names of a booking's fields that the handler always compares, and those that the option `track` adds. */
 type FieldsOfBooking<F extends string> = "listingId" | "checkIn" | "checkOut" | F;
 
 /**
  * A booking that the handler knew is gone: the platform no longer returns it. The event comes once, until the platform
  * returns the booking again. Its status is then a change.
  *
- * Release what you keep for the booking, as after a cancellation. `stayChange(event)` gives the stay that ends as `from`.
+ * Release what you keep for the booking, as after a cancellation. `event.stayChange.from` is the stay that ends.
  */
 export interface BookingGoneEvent<B extends Booking = Booking, F extends string = never>
   extends RecordEventBase<F>,
+    StayFields,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "booking.gone";
   /** No status of the platform: the platform returns no booking. */
   readonly status: "gone";
-  /** The booking as your side knew it: its code, and the tracked fields of its last handled event. */
+  /** The booking as your side knew it: its code, and the compared fields of its last handled event. */
   readonly booking: Pick<B, "bookingCode"> & {
     /** No status of the platform: the platform returns no booking. */
     readonly status: "gone";
@@ -169,12 +176,13 @@ export interface BookingGoneEvent<B extends Booking = Booking, F extends string 
  */
 export interface ListingGoneEvent<L extends Listing = Listing, F extends string = never>
   extends RecordEventBase<F>,
+    WithoutStay,
     WithoutTimer {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "listing.gone";
   /** No status of the platform: the platform returns no listing. */
   readonly status: "gone";
-  /** The listing as your side knew it: its id, and the tracked fields of its last handled event. */
+  /** The listing as your side knew it: its id, and the compared fields of its last handled event. */
   readonly listing: Pick<L, "listingId"> & {
     /** No status of the platform: the platform returns no listing. */
     readonly status: "gone";
@@ -196,7 +204,8 @@ interface TimerEventBase<F extends string> extends RecordEventBase<F> {
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
 export interface BookingTimerEvent<B extends Booking = Booking, F extends string = never>
-  extends TimerEventBase<F> {
+  extends TimerEventBase<F>,
+    StayFields {
   /** The type of the event, such as `booking.timer.door-code`. */
   readonly type: `booking.timer.${string}`;
   /**
@@ -211,7 +220,8 @@ export interface BookingTimerEvent<B extends Booking = Booking, F extends string
  * `timestamp` is the time that was set, and `receivedAt` is when it was set.
  */
 export interface ListingTimerEvent<L extends Listing = Listing, F extends string = never>
-  extends TimerEventBase<F> {
+  extends TimerEventBase<F>,
+    WithoutStay {
   /** The type of the event, such as `listing.timer.photos`. */
   readonly type: `listing.timer.${string}`;
   /**
@@ -221,12 +231,15 @@ export interface ListingTimerEvent<L extends Listing = Listing, F extends string
   readonly listing: L;
 }
 
-/** An event of the `messages` topic. The handler fetches no record for it. */
+/**
+ * An event of the `messages` topic. The handler fetches no record for it. The messages about one booking are handled one
+ * after the other, in the order of their arrival, except that one whose callback fails does not hold up the next ones.
+ */
 export interface MessageWebhookEvent extends WithoutRecord, EventBase {
   /** The type of the event. `switch (event.type)` narrows the event. */
   readonly type: "message";
-  /** Always `null`, because the handler does not read the references of a message. */
-  readonly ref: null;
+  /** `message:<code>` if the notification names a booking, with the code as it spells it. Otherwise `null`. */
+  readonly ref: string | null;
 }
 
 /** An event that refers to no record. */
@@ -249,7 +262,7 @@ export interface WebhookEventMap<
   "booking.Request": BookingRequestEvent<B, F> & Writing<Tx> & A;
   /**
    * Booking Confirmed (Instant Book) or Booking Approved (by the host). Block the nights from `checkIn` (inclusive) to
-   * `checkOut` (exclusive) of `stay(booking)`, stored by the booking's code: if the dates or the listing change, the
+   * `checkOut` (exclusive) of `event.stay`, stored by the booking's code: if the dates or the listing change, the
    * callback runs again, with `changed: true`, and must replace the old nights. The platform names no notification for
    * such a change, so without one the reconciler sees it.
    */
@@ -258,7 +271,7 @@ export interface WebhookEventMap<
   "booking.Declined": BookingStatusEvent<"Declined", B, F> & Writing<Tx> & A;
   /**
    * Booking Cancelled. Release all nights that you stored for the booking's code. Do not compute them from
-   * `stay(booking)`: the dates may have changed since you blocked them.
+   * `event.stay`: the dates may have changed since you blocked them.
    */
   "booking.Cancelled": BookingStatusEvent<"Cancelled", B, F> & Writing<Tx> & A;
   /** A booking that the handler knew, and that the platform no longer returns. Release what you keep for it. */
@@ -286,30 +299,38 @@ export interface WebhookEventMap<
  * `decideBy`, and its `booking.status` has the type `"Request"`.
  *
  * @typeParam S - a booking status, `gone`, or `unknown` for a status that this package does not know
+ * @typeParam B - your model of a booking
+ * @typeParam Tx - the transaction of your store, such as `SqliteTransaction`, for `event.atomically`
  */
 export type BookingEvent<
   S extends BookingStatus | "gone" | "unknown" = BookingStatus | "gone" | "unknown",
   B extends Booking = Booking,
-  L extends Listing = Listing,
   Tx = never,
-  F extends string = never,
-  A = unknown,
-> = WebhookEventMap<B, L, Tx, F, A>[`booking.${S}`];
+> = WebhookEventMap<B, Listing, Tx>[`booking.${S}`];
 
 /**
  * An event about a listing with the status `S`, by default with any status. For example, the `listing.status` of
  * `ListingEvent<"Published">` has the type `"Published"`.
  *
  * @typeParam S - a listing status, `gone`, or `unknown` for a status that this package does not know
+ * @typeParam L - your model of a listing
+ * @typeParam Tx - the transaction of your store, such as `SqliteTransaction`, for `event.atomically`
  */
 export type ListingEvent<
   S extends ListingStatus | "gone" | "unknown" = ListingStatus | "gone" | "unknown",
-  B extends Booking = Booking,
   L extends Listing = Listing,
   Tx = never,
-  F extends string = never,
-  A = unknown,
-> = WebhookEventMap<B, L, Tx, F, A>[`listing.${S}`];
+> = WebhookEventMap<Booking, L, Tx>[`listing.${S}`];
+
+/** The event of the callback `booking`. Without tracked fields, a hover shows the name that users write. */
+type BookingOfAny<B extends Booking, Tx, F extends string> = [F] extends [never]
+  ? BookingEvent<BookingStatus | "gone" | "unknown", B, Tx>
+  : WebhookEventMap<B, Listing, Tx, F>[`booking.${BookingStatus | "gone" | "unknown"}`];
+
+/** The event of the callback `listing`, as {@link BookingOfAny}. */
+type ListingOfAny<L extends Listing, Tx, F extends string> = [F] extends [never]
+  ? ListingEvent<ListingStatus | "gone" | "unknown", L, Tx>
+  : WebhookEventMap<Booking, L, Tx, F>[`listing.${ListingStatus | "gone" | "unknown"}`];
 
 /**
  * Any event. `if ("booking" in event)` narrows to the events of bookings, and `if (event.timer)` to those of timers. After
@@ -352,16 +373,12 @@ export type WebhookCallbacks<
     | undefined;
 } & {
   /**
-   * Runs for every event of a booking whose type has no callback, timers aside. With {@link stayChange}, this one
+   * Runs for every event of a booking whose type has no callback, timers aside. With `event.stayChange`, this one
    * callback keeps your side right.
    */
-  readonly booking?:
-    | ((event: BookingEvent<BookingStatus | "gone" | "unknown", B, L, Tx, F, A>) => unknown)
-    | undefined;
+  readonly booking?: ((event: BookingOfAny<B, Tx, F> & A) => unknown) | undefined;
   /** Runs for every event of a listing whose type has no callback, timers aside. */
-  readonly listing?:
-    | ((event: ListingEvent<ListingStatus | "gone" | "unknown", B, L, Tx, F, A>) => unknown)
-    | undefined;
+  readonly listing?: ((event: ListingOfAny<L, Tx, F> & A) => unknown) | undefined;
   /** Runs for every event whose type has no callback. `switch (event.type)` narrows the event. */
   readonly fallback?: ((event: WebhookEvent<B, L, Tx, F, A>) => unknown) | undefined;
 };

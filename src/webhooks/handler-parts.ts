@@ -10,6 +10,8 @@ import { type Topic, topics } from "../models/topics.ts";
 import type { Gates } from "../queue/gates.ts";
 import { Queue } from "../queue/queue.ts";
 import { patientStore } from "../queue/store-call.ts";
+import { declaredIn } from "../stays/declared.ts";
+import { StaysEngine } from "../stays/engine.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { AddOptions, ErasedAccount } from "../stores/store-options.ts";
@@ -19,14 +21,17 @@ import { eraseAccount } from "./erase-account.ts";
 import { warnAtExit } from "./exit-warning.ts";
 import type { Internals } from "./internals.ts";
 import { logTrouble, observerOf, SafeTelemetry } from "./observability.ts";
+import { thingId } from "./own-ids.ts";
 import { GoneWitness } from "./processing/gone-witness.ts";
 import { createWork, followUpId } from "./processing/handle-event.ts";
+import { lastResortOf } from "./processing/handle-thing.ts";
 import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import { unknownStatuses, unreadableStays } from "./processing/read-warnings.ts";
-import { RecentAnswers, snapshots } from "./processing/record.ts";
+import { RecentAnswers } from "./processing/record.ts";
 import type { QueuedOptions, WorkOptions } from "./processing/record-work.ts";
 import { Refusals } from "./processing/refusals.ts";
-import { zoneSetter } from "./processing/time-zone.ts";
+import { lookerAt } from "./processing/snapshots.ts";
+import { zonesOf } from "./processing/time-zone.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import { type Received, Receiver } from "./receiving/receive.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
@@ -52,7 +57,7 @@ export class HandlerParts<Tx> {
   readonly #log: Log;
   readonly #telemetry: SafeTelemetry;
   readonly #observe: ReturnType<typeof observerOf>;
-  readonly #reading: Pick<WorkOptions<Tx>, "snapshotOf" | "statusSeen" | "staySeen">;
+  readonly #reading: Pick<WorkOptions<Tx>, "lookAt" | "zoneOf" | "statusSeen" | "staySeen">;
   readonly #gone: Pick<QueuedOptions, "goneWitness" | "refusals"> | undefined;
   readonly counts: StoreCounts | undefined;
   readonly #intake: Receiver;
@@ -75,14 +80,16 @@ export class HandlerParts<Tx> {
     this.#telemetry = new SafeTelemetry(settings.telemetry, log);
     this.#observe = observerOf(settings, this.#telemetry, log);
     this.hasAccounts = settings.accountFrom !== undefined;
+    const zoneOf = zonesOf(settings.timeZone, log, settings.attemptTimeout);
     this.#reading = {
-      snapshotOf: snapshots(settings.track, zoneSetter(settings.timeZone, log)),
+      zoneOf,
+      lookAt: lookerAt(settings.track, zoneOf, log, settings.stays !== undefined),
       statusSeen: unknownStatuses(settings.on, log),
       staySeen: unreadableStays(log),
     };
     const store = isIntake(settings.store) ? undefined : settings.store;
     this.store = store;
-    this.counts = store && new StoreCounts(store, log);
+    this.counts = store && new StoreCounts(store);
     this.#gone = store && {
       goneWitness: new GoneWitness(settings.client, store),
       refusals: new Refusals(patientStore(store), this.add, settings.giveUpAfter),
@@ -234,8 +241,9 @@ export class HandlerParts<Tx> {
 
   /** What the work of an event needs, with and without a store. */
   get #work(): WorkOptions<Tx> {
-    const { client, on, skipUnchanged } = this.#settings;
-    return { client, on, skipUnchanged, hasAccounts: this.hasAccounts, ...this.#reading };
+    const { client, on, holds } = this.#settings;
+    const { hasAccounts } = this;
+    return { client, on, holds, hasAccounts, log: this.#log, ...this.#reading };
   }
 
   #queueOf(store: EventStore<Tx>): Queue<Tx> {
@@ -243,13 +251,16 @@ export class HandlerParts<Tx> {
     const log = this.#log;
     const policy = this.#settings;
     const recent = new RecentAnswers();
+    const things = thingsOf(policy.stays, store, log);
     const queued = { recent, recheckAfter: policy.recheckAfter, limits: policy, ...this.#gone! };
+    const work = { ...this.#work, store: patientStore(store), queued, things };
     return new Queue<Tx>({
       store,
       laneOf,
       beginningOf,
       hasAccounts,
-      work: createWork({ ...this.#work, store: patientStore(store), queued }),
+      work: createWork(work),
+      lastResort: lastResortOf(work),
       policy,
       observe: (event) => {
         if (event.kind === "failed" || event.kind === "parked") recent.drop(event.ref);
@@ -286,6 +297,13 @@ export async function eraseIn(
 function topicsOf(on: object): Topic[] {
   const prefixes = { bookings: "booking.", listings: "listing.", messages: "message." };
   return topics.filter((topic) => Object.keys(on).some((key) => `${key}.`.startsWith(prefixes[topic])));
+}
+
+/** Makes the engine of the option `stays`. */
+function thingsOf(stays: unknown, store: EventStore<never>, log: Log): StaysEngine | undefined {
+  const declared = declaredIn(stays);
+  const { get } = patientStore(store);
+  return declared && new StaysEngine({ declared, get, rowId: (ref, name) => thingId(ref, name), log });
 }
 
 function isIntake<Tx>(store: EventStore<Tx> | IntakeStore): store is IntakeStore {

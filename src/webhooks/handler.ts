@@ -2,16 +2,18 @@ import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
+import type { ThingStatus } from "../stays/things.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import type { ErasedAccount } from "../stores/store-options.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
 import type { AccountField } from "./event-additions.ts";
-import type { WebhookEvent } from "./events.ts";
+import type { WebhookCallbacks, WebhookEvent } from "./events.ts";
 import { eraseIn, HandlerParts } from "./handler-parts.ts";
 import { type Health, healthOf } from "./health.ts";
 import { withInternals } from "./internals.ts";
+import type { CheckedKeys } from "./on-keys.ts";
 import type { WebhookHandlerOptions } from "./options.ts";
 import type { Processed, ProcessOptions } from "./processing/process-now.ts";
 import type { AccountFrom } from "./receiving/account.ts";
@@ -20,6 +22,7 @@ import type { ReceiveRequest } from "./receiving/request.ts";
 import { type FetchContext, fetchWith, type ReceiveContext } from "./request-context.ts";
 import { checkCallOptions, checkOptions, type Settings } from "./settings.ts";
 import type { ReadyReport } from "./strays.ts";
+import { checkedBooking, thingsOf } from "./things-of.ts";
 import { type RecordTimers, recordTimers } from "./timers.ts";
 
 /**
@@ -37,7 +40,7 @@ export interface WebhookHandler<out E = WebhookEvent> {
   /**
    * Processes one notification now, without a store. Call `process` in the worker of your own queue. It takes a
    * notification, or an event that `forwardTo` sent, as an object or as JSON text. In the callback's event,
-   * `previous` is `undefined`, `changed` is `true`, and `atomically` throws. The option `skipUnchanged` has no effect.
+   * `previous` is `undefined`, `changed` is `true`, and `atomically` throws.
    *
    * @throws ProcessingError that says whether and when to try again
    * @example
@@ -106,6 +109,18 @@ export interface WebhookHandler<out E = WebhookEvent> {
    */
   timers(ref: string): RecordTimers;
   /**
+   * Returns the things of a booking: what exists for its stay, what is to come, and what has run. A thing that was ended or
+   * dropped is not among them.
+   *
+   * @param ref - `booking:<code>`, or `<account>/booking:<code>` with `accountFrom`
+   * @throws InvalidArgumentError if `ref` is no booking, or an error of the store
+   * @example
+   * ```ts
+   * for (const { name, state, at } of await webhooks.things("booking:HX3K9")) console.log(name, state, at);
+   * ```
+   */
+  things(ref: string): Promise<ThingStatus[]>;
+  /**
    * Returns the URL to give to the platform: `base` with the parameters of `accountFrom` and `sharedSecret`, which
    * replaces parameters of these names. Takes the first of several secrets. With `accountFrom` as a function, `base` must
    * name the account itself. A `verify` of your own, and a secret in a header, are not in the URL.
@@ -134,7 +149,7 @@ export interface WebhookHandler<out E = WebhookEvent> {
 
 /** The handler that {@link createWebhookHandler} makes for a `forwardTo` store. Your own queue processes the events. */
 export interface ForwardingHandler<out E = WebhookEvent>
-  extends Omit<WebhookHandler<E>, "start" | "drain" | "health" | "timers" | "eraseAccount"> {}
+  extends Omit<WebhookHandler<E>, "start" | "drain" | "health" | "timers" | "things" | "eraseAccount"> {}
 
 type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
 
@@ -146,7 +161,7 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  * @example
  * ```ts
  * import { createServer } from "node:http";
- * import { createWebhookHandler, memoryStore, sharedSecret, stay, StayhookClient } from "stayhook";
+ * import { createWebhookHandler, memoryStore, sharedSecret, StayhookClient } from "stayhook";
  * import { toNodeHandler } from "stayhook/node";
  *
  * const { STAYHOOK_BASE_URL = "", STAYHOOK_ACCESS_TOKEN = "", WEBHOOK_SECRET } = process.env;
@@ -156,7 +171,7 @@ type AnyStore<Tx> = EventStore<Tx> | IntakeStore;
  *   verify: sharedSecret({ query: "key", secret: WEBHOOK_SECRET }),
  *   on: {
  *     // One stay for each booking code, so that a moved stay replaces the old one.
- *     "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+ *     "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
  *     "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
  *   },
  * });
@@ -172,8 +187,11 @@ export function createWebhookHandler<
   FB extends string = never,
   FL extends string = never,
   A extends AccountFrom | undefined = AccountFrom | undefined,
+  Keys extends PropertyKey = never,
 >(
   options: WebhookHandlerOptions<B, L, Tx, FB, FL, A> & {
+    /** Tells of misspelt keys. */
+    readonly on: CheckedKeys<Keys, WebhookCallbacks<B, L, Tx, NoInfer<FB | FL>, AccountField<A>>>;
     /** Records the events, or forwards the notifications. */
     readonly store: S;
   },
@@ -200,6 +218,11 @@ export function createWebhookHandler<
         throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
       const { on } = settings;
       return recordTimers({ ref, hasAccounts, on, store, add: parts.add, closed: () => parts.closed });
+    },
+    things: async (ref) => {
+      if (!store)
+        throw new StayhookError("things() needs an EventStore. A store from forwardTo keeps no ledger.");
+      return await thingsOf(store, checkedBooking(ref, hasAccounts));
     },
     eraseAccount: (id) => eraseIn(settings, store, queue?.gates, id),
     endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),

@@ -7,27 +7,29 @@ import type { StoreSchema } from "../stores/store-options.ts";
 import type { StoreCounts } from "./store-counts.ts";
 
 /** The accounts that are paused, in whole or in part. */
-export interface PausedAccounts {
+export type PausedAccounts = {
   /** How many accounts are paused, in whole or in part. */
   readonly count: number;
   /** The 20 that are paused longest. */
   readonly first: readonly PausedAccount[];
-}
+};
 
 /** A pause of one account, while the others go on. */
-export interface PausedAccount {
+export type PausedAccount = {
   /** The id of the account, as `accountFrom` gave it. */
   readonly account: string;
   /** What pauses: all events of the account, or those of its `bookings` or `listings`. */
   readonly scope: Exclude<PauseScope, "everything">;
   /** When the pause began. */
   readonly since: Date;
+  /** When this process tries the platform again. */
+  readonly nextTryAt: Date;
   /** The text of the latest error. */
   readonly reason: string;
-}
+};
 
 /** The health of a handler whose store answers. */
-export interface AvailableHealth {
+export type AvailableHealth = {
   /**
    * `idle`: processing has not started. It does not start by itself on serverless runtimes or with
    * `autoStart: false`. `paused`: the platform is out of reach, but the handler still records notifications.
@@ -36,12 +38,17 @@ export interface AvailableHealth {
   readonly state: "idle" | "running" | "paused" | "stopped";
   /** How many events the store has in each state. */
   readonly counts: Record<EventState, number>;
-  /** Age of the oldest event that waits to be handled, ms. It is `undefined` if no event waits. */
+  /**
+   * Age of the oldest event that waits to be handled, ms. It counts from when the event was first due, or was replayed. It
+   * is `undefined` if no event waits.
+   */
   readonly oldestWaitingAge: number | undefined;
   /** When any process last recorded a notification. With `forwardTo`, only this process counts. */
   readonly lastReceivedAt: Date | undefined;
   /** When the current pause of this process began. It is `undefined` if processing is not paused. */
   readonly pausedSince: Date | undefined;
+  /** When this process tries the platform again. It is `undefined` if processing is not paused. */
+  readonly nextTryAt: Date | undefined;
   /** The text of the latest error that keeps this process paused. */
   readonly pauseReason: string | undefined;
   /**
@@ -65,17 +72,21 @@ export interface AvailableHealth {
   readonly retentionError?: unknown;
   /** There is no error, because the store answers. */
   readonly error?: undefined;
-}
+};
 
 /** The fields that a handler does not report if its store fails. If the store's tables are too old, the error says so. */
-type Unreported = "lastReceivedAt" | "schema" | Extract<keyof AvailableHealth, `pause${string}`>;
+type Unreported =
+  | "lastReceivedAt"
+  | "nextTryAt"
+  | "schema"
+  | Extract<keyof AvailableHealth, `pause${string}`>;
 
 /** The health of a handler whose store fails in part or altogether. */
-export interface UnavailableHealth extends Partial<Record<Unreported, undefined>> {
+export type UnavailableHealth = Partial<Record<Unreported, undefined>> & {
   /**
    * The store failed, or did not answer within 10 seconds. Or this process could not claim events when it last tried,
    * because the store failed or did not answer the claim within 30 seconds. Or the store answers but does not record the
-   * results of callbacks. The process then keeps the results, tries again, and claims one event at a time meanwhile.
+   * results of callbacks. The process then keeps the results, each in a slot, and tries again.
    */
   readonly state: "unavailable";
   /** The error of the store. */
@@ -86,7 +97,7 @@ export interface UnavailableHealth extends Partial<Record<Unreported, undefined>
   readonly oldestWaitingAge?: number | undefined;
   /** Why this process could not delete old events and snapshots when it last tried. */
   readonly retentionError?: unknown;
-}
+};
 
 /** The result of {@link WebhookHandler.health}. `state` narrows its type. */
 export type Health = AvailableHealth | UnavailableHealth;
@@ -115,7 +126,10 @@ const NAMED = 20;
 function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
   const first = pauses
     .slice(0, NAMED)
-    .map(({ account = "", scope, since, reason }) => ({ account, scope, since, reason }) as PausedAccount);
+    .map(
+      ({ account = "", scope, since, nextTryAt, reason }) =>
+        ({ account, scope, since, nextTryAt, reason }) as PausedAccount,
+    );
   return { count: new Set(pauses.map(({ account }) => account)).size, first };
 }
 
@@ -143,6 +157,7 @@ export async function healthOf(patient: Patient): Promise<Health> {
     oldestWaitingAge: oldest.value,
     lastReceivedAt: store ? last.value : lastReceivedAt,
     pausedSince: queue?.pause?.since,
+    nextTryAt: queue?.pause?.nextTryAt,
     pauseReason: queue?.pause?.reason,
     pauseScope: queue?.pause?.scope,
     pauseRef: queue?.pause?.ref,

@@ -13,8 +13,8 @@ import type { NewEvent } from "../stores/stored-event.ts";
 import type { Observation } from "./observability.ts";
 import type { GoneWitness } from "./processing/gone-witness.ts";
 import type { StatusSeen } from "./processing/read-warnings.ts";
-import type { SnapshotOf } from "./processing/record.ts";
 import type { Refusals } from "./processing/refusals.ts";
+import type { LookAt } from "./processing/snapshots.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 
 /** The members of Node's `Server` that the handler uses. */
@@ -31,8 +31,8 @@ export interface Internals {
   readonly store: EventStore<unknown> | undefined;
   /** Where a request names its account. It is `undefined` if there is one account. */
   readonly accountFrom?: AccountFrom | undefined;
-  /** Makes a record's snapshot as the option `track` says. Throws if `track` throws or returns invalid values. */
-  readonly snapshotOf: SnapshotOf;
+  /** Makes a record's snapshot as the options `track` and `timeZone` say. */
+  readonly lookAt: LookAt;
   /** The topics whose events `on` has callbacks for. */
   readonly topics: readonly Topic[];
   /** Warns once about each status that this version does not know. */

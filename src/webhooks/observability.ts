@@ -3,6 +3,7 @@ import { runWrapped } from "../async.ts";
 import type { Observers } from "../client/observers.ts";
 import type { Log } from "../logger.ts";
 import type { AttemptResult, ProcessAttempt, QueueObservation } from "../queue/work.ts";
+import type { EventFilter } from "../stores/event-filter.ts";
 import type { AddAnswer } from "../stores/store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import type { FieldChanges } from "./field-changes.ts";
@@ -10,18 +11,51 @@ import type { ReceivedObservation, ReceiveObservation } from "./receiving/answer
 import type { StoreCounts } from "./store-counts.ts";
 
 /** The argument of the `observe` option. `kind` narrows its type. */
-export type Observation = ReceiveObservation | QueueObservation | SilentObservation | ReconcilerAlarm;
+export type Observation =
+  | ReceiveObservation
+  | QueueObservation
+  | SilentObservation
+  | ReconcilerAlarm
+  | OperatedObservation;
+
+/** Reports a change that a person has made in the console. */
+export type OperatedObservation = {
+  /** The kind of the observation. */
+  readonly kind: "operated";
+  /** What the person did. `run now` is the replay of an event before its time. */
+  readonly action: "replay" | "run now" | "discard" | "erase";
+  /** Who did it, as `authorize` of the console said. It is `undefined` if `authorize` returned `true`. */
+  readonly user: string | undefined;
+  /** The event, if the person chose single events. Each of them has an observation of its own. */
+  readonly eventId?: string | undefined;
+  /** The record of the event, or the record that was erased. */
+  readonly ref?: string | null | undefined;
+  /** The account of the event or record, in a handler with `accountFrom`. */
+  readonly account?: string | undefined;
+  /** The filter, if the person changed all events that match it. */
+  readonly filter?: OperatedFilter | undefined;
+  /** How many events were changed or deleted. */
+  readonly count: number;
+};
+
+/** The filter of a change in the console. */
+export type OperatedFilter = EventFilter & {
+  /** The text that the person searched in the events' errors. It may have personal data. */
+  readonly error?: string | undefined;
+  /** The cause of the parked events, as in the URL of the page. */
+  readonly cause?: string | undefined;
+};
 
 /** Reports that no notification has arrived for `silentAfter` ms. */
-export interface SilentObservation {
+export type SilentObservation = {
   /** The kind of the observation. */
   readonly kind: "silent";
   /** When the newest notification was recorded. It is `undefined` if there has never been a notification. */
   readonly lastReceivedAt: Date | undefined;
-}
+};
 
 /** Reports that the platform's webhook configuration is inactive or missing, or has an unexpected endpoint. */
-export interface DriftObservation {
+export type DriftObservation = {
   /** The kind of the observation. */
   readonly kind: "drift";
   /** The account of the configuration, in a handler with `accountFrom`. */
@@ -30,10 +64,10 @@ export interface DriftObservation {
   readonly isActive: boolean;
   /** The topics whose endpoint differs from the expected endpoint. */
   readonly topics: readonly string[];
-}
+};
 
 /** Reports a change whose notification never arrived. The reconciler has added an event for the change. */
-export interface MissedObservation {
+export type MissedObservation = {
   /** The kind of the observation. */
   readonly kind: "missed";
   /** `booking:<code>` or `listing:<id>`. */
@@ -42,7 +76,7 @@ export interface MissedObservation {
   readonly account?: string | undefined;
   /** The fields that differ from the snapshot. */
   readonly changes: FieldChanges<string>;
-}
+};
 
 /** An alarm of the reconciler. The reconciler also passes each alarm to the handler's `observe`. */
 export type ReconcilerAlarm = DriftObservation | MissedObservation;
@@ -134,7 +168,9 @@ export function logTrouble(event: QueueObservation | SilentObservation, log: Log
       break;
     }
     case "resumed":
-      log.warn(`the platform answers again${forAccount(event)}. Processing continues`);
+      log.warn(
+        `the pause${forAccount(event)} has ended, because the platform answers again or nothing waits for it`,
+      );
       break;
     case "silent": {
       const { lastReceivedAt } = event;
@@ -178,14 +214,14 @@ function readableDuration(ms: number): string {
 }
 
 /** The numbers of waiting and parked events in a store. */
-export interface WaitingEvents {
+export type WaitingEvents = {
   /** How many events are pending or retrying. */
   readonly waiting: number;
-  /** Age of the oldest event that waits to be handled, ms. It is 0 if no event waits. */
+  /** Time since the oldest waiting event was first due, or was replayed, ms. It is 0 if no event waits. */
   readonly oldestAge: number;
   /** How many events are parked. */
   readonly parked: number;
-}
+};
 
 /**
  * Traces and measures a handler and its client. For OpenTelemetry, use `telemetry()` of `stayhook/otel`. The client

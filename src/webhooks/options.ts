@@ -2,15 +2,15 @@ import type { StayhookClient } from "../client/client.ts";
 import type { Logger } from "../logger.ts";
 import type { Booking, Listing } from "../models/records.ts";
 import type { Backoff } from "../queue/work.ts";
+import type { Stays } from "../stays/types.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
-import type { AccountField } from "./event-additions.ts";
+import type { AccountField, HasAccounts } from "./event-additions.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
-import type { Track } from "./processing/record.ts";
+import type { Track } from "./processing/snapshots.ts";
 import type { RecordContext } from "./processing/time-zone.ts";
 import type { AccountFrom } from "./receiving/account.ts";
-import type { TopicFrom } from "./receiving/request.ts";
 import type { Verify } from "./receiving/verify.ts";
 
 /** Options of {@link createWebhookHandler}. A duration is a number of ms, or a text such as `"30s"`, `"24h"` or `"7d"`. */
@@ -41,7 +41,7 @@ export interface WebhookHandlerOptions<
    * ```ts
    * on: {
    *   // One stay for each booking code, so that a moved stay replaces the old one.
-   *   "booking.Confirmed": ({ booking }) => calendar.set(booking.bookingCode, booking.listingId, stay(booking)),
+   *   "booking.Confirmed": ({ booking, stayChange }) => calendar.set(booking.bookingCode, stayChange.to),
    *   "booking.Cancelled": ({ booking }) => calendar.delete(booking.bookingCode),
    *   "booking.Declined": ({ booking }) => calendar.delete(booking.bookingCode),
    * },
@@ -56,40 +56,51 @@ export interface WebhookHandlerOptions<
    */
   readonly verify?: Verify | false | undefined;
   /**
-   * Chooses the fields that the handler compares to detect a change. The handler also compares the status. The store
-   * keeps the status and these fields. In a handler's options, write `track` before `on`, so that TypeScript knows these
-   * fields in `event.changes` and `event.previous`. For a booking, it also keeps the `checkOut`. Default: the `checkIn`,
-   * `checkOut` and `listingId` of a booking, and the `listingName` of a listing. With `accountFrom`, each function gets
-   * `{ account }` as its second argument.
+   * Adds fields to those that the handler compares to detect a change. It always compares the status, `checkIn`,
+   * `checkOut` and `listingId` of a booking, and the status and `listingName` of a listing. If `track` returns one of
+   * these, it is also compared, and shown, in the form that you gave it. The second argument is `{ account, timeZone, stay }`
+   * for a booking, and `{ account }` for a listing. The store keeps these fields, which may take 4,096 bytes of JSON. If
+   * you need more, return a hash of it.
+   *
+   * Return the same names for each record. A field that is left out counts as `null` once this process has seen it in
+   * another record. A field that a deployment adds is learnt with the next event or pass, which runs no callback for it. In
+   * a handler's options, write `track` before `on`, so that TypeScript knows these fields in `event.changes` and
+   * `event.previous`.
    *
    * @example
    * ```ts
-   * track: { booking: ({ checkIn, checkOut, guests }) => ({ checkIn, checkOut, guests }) },
+   * track: { booking: ({ total, guests }) => ({ total, guests: guests ?? null }) },
    * ```
    */
   readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL, AccountField<A>> | undefined;
   /**
    * The time zone of the listings, for a platform that sends times in place of dates: an IANA name such as
-   * `"Europe/Paris"`, or a function that returns the name for a booking of an account. In Paris, `2026-12-09T23:00:00Z` is the 10th.
-   * `stay(event.booking)`, `stayChange`, `changes`, `previous` and the reconciler then use the days of that zone. Default,
-   * also if the function returns `undefined`: the day as it is written, or the day in UTC of a number. Then a time with an
-   * offset logs a warning. If the function throws, the attempt fails, as if the callback had thrown.
+   * `"Europe/Paris"`, or a function that returns the name for a booking of an account, or a promise of it. In Paris,
+   * `2026-12-09T23:00:00Z` is the 10th. `event.stay`, `event.stayChange`, `changes`, `previous` and the reconciler then use
+   * the days of that zone, which is `event.timeZone`. Default, also if the function returns `undefined`: the day as it is
+   * written, or the day in UTC of a number. Then a time with an offset logs a warning. If the function throws, or takes
+   * longer than `attemptTimeout`, the attempt fails, as if the callback had thrown. With `stays`, an event `booking.thing`
+   * fails in its place, `event.timeZone` is `undefined`, and dates that are times cannot be read. For a booking that is
+   * gone, the function gets the booking as your side knew it. If it throws then, `event.timeZone` is `undefined`.
    *
    * @example
    * ```ts
    * timeZone: ({ listingId }) => zones.get(listingId), // a Map of yours
-   * timeZone: ({ listingId }, { account }) => zones.get(`${account}/${listingId}`), // with accountFrom
+   * timeZone: async ({ listingId }, { account }) => await db.zoneOf(account, listingId), // with accountFrom
    * ```
    */
   readonly timeZone?:
     | string
-    | ((booking: NoInfer<B>, context: RecordContext & AccountField<A>) => string | undefined)
+    | ((
+        booking: NoInfer<B>,
+        context: RecordContext & AccountField<A>,
+      ) => string | undefined | PromiseLike<string | undefined>)
     | undefined;
   /**
-   * Whether a notification whose record has not changed, in its status or in a tracked field, runs no callback.
-   * Default `false`.
+   * The statuses in which a stay holds, for `event.stayChange`. Every other status that this package knows ends the stay. A
+   * status that it does not know neither begins nor ends one. Default `["Confirmed", "InHouse"]`.
    */
-  readonly skipUnchanged?: boolean | undefined;
+  readonly holds?: readonly string[] | undefined;
   /**
    * If the record of a notification is unchanged, or is a request, just begun or of an unknown status, the handler reads
    * the record again after this time, because the platform may notify before its API shows the change. If that read still
@@ -97,12 +108,10 @@ export interface WebhookHandlerOptions<
    * `false` turns these reads off.
    */
   readonly recheckAfter?: number | string | false | undefined;
-  /** The query parameter that names the topic. An adapter's `topic` overrides it. Default `{ query: "topic" }`. */
-  readonly topicFrom?: TopicFrom | undefined;
   /**
    * Where a request names its account, for an app that serves many accounts of the platform: a query parameter, or a
    * function. An adapter's `account` overrides it. Each event then has an `account`, and the handler reads its record with
-   * `client.account(account)`, so the client's `accessToken` must be a function. Write `accountFrom` before `on`, so that
+   * `client.account(account)`, so the client's `accessToken` must be a function. Write a function before `on`, so that
    * TypeScript knows `event.account`. Default: there is one account.
    *
    * @example
@@ -111,8 +120,6 @@ export interface WebhookHandlerOptions<
    * ```
    */
   readonly accountFrom?: A;
-  /** Whether a monitor's GET and HEAD requests get 200 if they pass `verify`. Default `false`: they get 405. */
-  readonly answerHealthChecks?: boolean | undefined;
   /** The size of the largest body that the handler reads, in bytes. A notification has about 200. Default 16,384. */
   readonly maxBodyBytes?: number | undefined;
   /**
@@ -143,13 +150,14 @@ export interface WebhookHandlerOptions<
    */
   readonly concurrency?: number | undefined;
   /**
-   * After this many failed attempts, an event is parked. A failure to reach the platform counts only if the platform answered
-   * for other records meanwhile. Default 12.
+   * After this many failed calls of its callback, an event is parked, and after this many failed reads in a row that are about
+   * its record alone. An outage does not count. Default 12.
    */
   readonly maxAttempts?: number | undefined;
   /**
-   * Returns the wait before the next attempt, ms. Default: 5 s, 30 s, 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then
-   * 6 h. Each default wait is shortened at random by up to a quarter. An attempt that does not count waits 40 s at most.
+   * Returns the wait before the next attempt, ms, for the number of failures of the same kind so far. Default: 5 s, 30 s,
+   * 2 min, 10 min, 30 min, 1 h, 2 h, 3 h, 5 h, then 6 h. Each default wait is shortened at random by up to a quarter. The first
+   * three reads that fail and count wait 2, 4 and 8 s at most, and an outage 40 s.
    */
   readonly backoff?: Backoff | undefined;
   /**
@@ -170,6 +178,11 @@ export interface WebhookHandlerOptions<
   readonly parkedRetention?: number | string | undefined;
   /** How long the store keeps a record's snapshot. Default `"400d"`, because a booking may change for a year. */
   readonly snapshotRetention?: number | string | undefined;
+  /**
+   * What should exist for a stay: `createStays(…)` of `stayhook/stays`. It counts as a callback of all bookings. Needs an
+   * `EventStore`. With `accountFrom`, it needs `accounts: true`.
+   */
+  readonly stays?: Stays<NoInfer<B>, HasAccounts<A>> | undefined;
   /** Called with an observation of each notification, attempt, pause and alarm. Errors of `observe` are logged. */
   readonly observe?: ((event: Observation) => unknown) | undefined;
   /** Traces and measures the handler: `telemetry()` of `stayhook/otel`, or your own. Default: none. */

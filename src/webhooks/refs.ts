@@ -34,7 +34,7 @@ export function parseRef(ref: string | null): Subject | undefined {
   return undefined;
 }
 
-/** Returns the lane of an event. An event without a record reads nothing, so its lane has no kind. */
+/** Returns the lane of an event. A message, and an event without a record, read nothing, so their lane has no kind. */
 export function laneOf({ ref, eventId }: { readonly ref: string | null; readonly eventId: string }): Lane {
   const { account, rest } = splitKey(ref ?? eventId);
   const kind = rest.startsWith("booking:")

@@ -23,8 +23,8 @@ export interface ReceiveContext {
 /** The second argument of `webhooks.fetch`. */
 export interface FetchContext extends ReceiveContext {
   /**
-   * The topic of this endpoint, which becomes `event.topic`: `bookings`, `listings` or `messages`. Default: the topic
-   * that `topicFrom` finds in the URL.
+   * The topic of this endpoint, which becomes `event.topic`: `bookings`, `listings` or `messages`. Default: that of
+   * the URL's parameter `topic`.
    */
   readonly topic?: string | undefined;
   /** The account of this request, in a handler with `accountFrom`. Default: the account that `accountFrom` finds. */

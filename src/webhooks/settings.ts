@@ -11,6 +11,7 @@ import { daysIn } from "../models/dates.ts";
 import { eventTypes } from "../models/event-types.ts";
 import { isObject } from "../models/is-object.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import { HOLDS } from "../models/statuses.ts";
 import { nearest } from "../option-names.ts";
 import {
   abortSignal,
@@ -25,16 +26,18 @@ import {
   optionsObject,
   or,
 } from "../options.ts";
-import { defaultBackoff, safeBackoff } from "../queue/retries.ts";
+import { defaultBackoff, safeBackoff } from "../queue/wait-rules.ts";
 import type { Backoff } from "../queue/work.ts";
+import { declaredIn } from "../stays/declared.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { IntakeStore } from "../stores/forward.ts";
 import { MAX_WAIT } from "../stores/outcomes.ts";
 import type { WebhookCallbacks } from "./events.ts";
 import type { Observation, Telemetry } from "./observability.ts";
-import type { Track } from "./processing/record.ts";
+import type { Track } from "./processing/snapshots.ts";
 import type { TimeZone } from "./processing/time-zone.ts";
 import type { AccountFrom } from "./receiving/account.ts";
+import { TOPIC } from "./receiving/request.ts";
 import { secretPlaceOf, type Verify } from "./receiving/verify.ts";
 import { kindsOfRecords } from "./refs.ts";
 import { isTimerKey, NAME_RULE, timerNameIn } from "./timer-rules.ts";
@@ -77,6 +80,11 @@ function problemWithZone(zone: unknown): string | undefined {
   return "must be an IANA time zone, such as Europe/Paris, or a function that returns one for a booking";
 }
 
+function problemWithHolds(holds: unknown): string | undefined {
+  const isList = Array.isArray(holds) && holds.every((status) => typeof status === "string" && status !== "");
+  return isList ? undefined : `must be an array of statuses, as in ${JSON.stringify(HOLDS)}`;
+}
+
 const recheckSchema = () =>
   z.unknown().transform((given, context): number | false => {
     const ms = given === false ? given : durationFrom(1, MAX_WAIT).safeParse(given).data;
@@ -104,13 +112,8 @@ const schema = () =>
       .optional()
       .transform((track) => track ?? {}),
     timeZone: option<TimeZone>(problemWithZone).optional(),
-    skipUnchanged: oneOf(true, false).default(false),
+    holds: option<readonly string[]>(problemWithHolds).default(HOLDS),
     recheckAfter: or(recheckSchema(), 60 * SECOND),
-    topicFrom: optionsObject({
-      query: z.custom<string>(isName, { error: "must be the name of a query parameter" }),
-    })
-      .optional()
-      .transform((from) => from ?? { query: "topic" }),
     accountFrom: z
       .custom<AccountFrom>(
         (from) =>
@@ -119,7 +122,6 @@ const schema = () =>
         { error: "must be { query: <the name of a parameter> }, or a function" },
       )
       .optional(),
-    answerHealthChecks: oneOf(true, false).default(false),
     maxBodyBytes: whole(16_384, Number.MAX_SAFE_INTEGER),
     maxBacklog: or(numberFrom(0, FOREVER, "must be a number, 0 or more"), 1_000_000),
     silentAfter: duration(FOREVER, 1, FOREVER),
@@ -137,6 +139,9 @@ const schema = () =>
     retention: duration(7 * DAY, 0, FOREVER),
     parkedRetention: duration(30 * DAY, 0, FOREVER),
     snapshotRetention: duration(400 * DAY, 0, FOREVER),
+    stays: option<object>((stays) =>
+      declaredIn(stays) ? undefined : "must be what createStays of stayhook/stays returned",
+    ).optional(),
     observe: callable<(event: Observation) => unknown>().optional(),
     telemetry: option<Telemetry>(problemWithTelemetry).optional(),
     logger: logger().optional(),
@@ -157,13 +162,36 @@ export interface Settings<B extends Booking, L extends Listing, Tx>
 /** @throws InvalidArgumentError naming each option that is wrong */
 export function checkOptions<B extends Booking, L extends Listing, Tx>(options: unknown): Settings<B, L, Tx> {
   const settings = check<unknown>(schema, options) as Settings<B, L, Tx>;
-  const issues = problemsWithAccounts(settings);
+  const issues = [...problemsWithAccounts(settings), ...problemsWithStays(settings)];
   if (issues.length > 0) throw new InvalidArgumentError(issues);
   return settings;
 }
 
+function problemsWithStays({
+  stays,
+  store,
+  accountFrom,
+}: Pick<Settings<Booking, Listing, never>, "stays" | "accountFrom"> & { readonly store: object }): Issue[] {
+  const declared = declaredIn(stays);
+  if (!declared) return [];
+  const issues: Issue[] = [];
+  if ((store as Partial<IntakeStore>).intakeOnly)
+    issues.push({ path: ["stays"], message: "needs an EventStore. forwardTo keeps no ledger" });
+  if (declared.accounts && accountFrom === undefined)
+    issues.push({
+      path: ["stays"],
+      message: "has accounts: true, so the handler needs the option accountFrom",
+    });
+  if (!declared.accounts && accountFrom !== undefined)
+    issues.push({
+      path: ["stays"],
+      message: "needs accounts: true, because the handler has the option accountFrom",
+    });
+  return issues;
+}
+
 /** Returns what the other options lack if there is an `accountFrom`, or if there is none. */
-function problemsWithAccounts({ accountFrom, topicFrom, client, verify }: AccountSettings): Issue[] {
+function problemsWithAccounts({ accountFrom, client, verify }: AccountSettings): Issue[] {
   const place = secretPlaceOf(verify);
   if (accountFrom === undefined)
     return place?.hasAccounts
@@ -175,7 +203,7 @@ function problemsWithAccounts({ accountFrom, topicFrom, client, verify }: Accoun
         ]
       : [];
   const { query } = accountFrom as { readonly query?: string };
-  if (query !== undefined && [topicFrom.query, place?.query].includes(query))
+  if (query !== undefined && [TOPIC, place?.query].includes(query))
     return [
       { path: ["accountFrom"], message: `has the same parameter as the topic or the secret: ${query}` },
     ];
@@ -192,10 +220,7 @@ function problemsWithAccounts({ accountFrom, topicFrom, client, verify }: Accoun
   }
 }
 
-type AccountSettings = Pick<
-  Settings<Booking, Listing, never>,
-  "accountFrom" | "topicFrom" | "client" | "verify"
->;
+type AccountSettings = Pick<Settings<Booking, Listing, never>, "accountFrom" | "client" | "verify">;
 
 function isName(name: unknown): boolean {
   return typeof name === "string" && name !== "";

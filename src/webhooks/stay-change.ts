@@ -1,27 +1,11 @@
-import { InvalidArgumentError } from "../errors.ts";
-import type { Stay } from "../models/dates.ts";
-import { isObject } from "../models/is-object.ts";
-import { bookingTable, GONE, knownStatus, type Status } from "../models/statuses.ts";
-import { checkNoUnknown } from "../option-names.ts";
-import type { PreviousRecord } from "./field-changes.ts";
-import {
-  hiddenStayOf,
-  isKnown,
-  isReadable,
-  type KnownStay,
-  stayFieldsOf,
-  stayOf,
-} from "./processing/known-stay.ts";
+// What an event of a booking tells of its stay: the one that the platform has now, and the one that the user's side knows.
 
-/** A stay of a booking at a listing. */
-export interface BookingStay extends Stay {
-  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
-  readonly bookingCode: string;
-  /** The listing that the guest stays at. */
-  readonly listingId: number;
-}
+import type { BookingStay } from "../models/booking-stay.ts";
+import { bookingTable, GONE, holdsIn } from "../models/statuses.ts";
+import type { HeldStay, SentStay } from "./processing/known-stay.ts";
+import { readStay } from "./processing/known-stay.ts";
 
-/** What {@link stayChange} returns. */
+/** The stay that your side knows and the one that the platform has now: `event.stayChange`. */
 export interface StayChange {
   /**
    * The stay that your side knows: the one of the last event that a callback handled with success. It is `undefined` if
@@ -34,95 +18,106 @@ export interface StayChange {
   readonly changed: boolean;
 }
 
-/** The options of {@link stayChange}. */
-export interface StayChangeOptions {
-  /** The statuses in which a stay holds. Default `["Confirmed"]`. */
-  readonly holds?: readonly string[] | undefined;
+/** The fields of every event about a booking. They are data, so a copy of them says the same. */
+export interface StayFields {
+  /**
+   * The stay as the platform tells it now, whether it holds or not, with the days of `timeZone`. It is `undefined` if the
+   * dates or the listing cannot be read, and if the booking is gone.
+   */
+  readonly stay: BookingStay | undefined;
+  /**
+   * The stay that your side knows, and the one that the platform has now, so that one callback keeps a door, a calendar or a
+   * cleaning right: end `from`, begin `to`.
+   *
+   * A stay holds while the booking's status is in the option `holds`. Every other status that this package knows ends the
+   * stay. A status that this package does not know neither begins nor ends a stay. If the dates or the listing cannot be
+   * read, the stay that held before still holds, until they can be read again. If none held before, to read `stayChange`
+   * throws an `InvalidArgumentError`, so that the event is tried again. A spread or JSON of the event reads it, too.
+   *
+   * @example
+   * ```ts
+   * const { from, to } = event.stayChange;
+   * if (from && from.listingId !== to?.listingId) await closeDoor(from);
+   * if (to) await openDoor(to);
+   * ```
+   */
+  readonly stayChange: StayChange;
+  /** The zone of the booking's days: what the option `timeZone` gave. */
+  readonly timeZone: string | undefined;
 }
 
-/** The fields of a booking that {@link stayChange} reads. */
-export interface StayBooking {
-  /** The code by which the platform names the booking, such as `HX3K9QWT`. */
+/** Only the event of a booking has these fields. They are declared as `undefined`, so that `fallback` can destructure them. */
+export interface WithoutStay {
+  /** Only the event of a booking has a stay. */
+  readonly stay?: undefined;
+  /** Only the event of a booking has a stay. */
+  readonly stayChange?: undefined;
+  /** Only the event of a booking has days. */
+  readonly timeZone?: undefined;
+}
+
+/** What an event of a booking tells of its stay, timers and gone bookings included. */
+export interface EventStays {
+  /** What the handler's `timeZone` gave for the booking. */
+  readonly timeZone: string | undefined;
+  /** The stay as the platform tells it now. It is `undefined` if it cannot be read, or if the booking is gone. */
+  readonly stay: BookingStay | undefined;
+  readonly from: BookingStay | undefined;
+  readonly to: BookingStay | undefined;
+  /** Why the stay that holds cannot be read. If there is no `from` either, the event has no `stayChange`. */
+  readonly problem: Error | undefined;
+}
+
+/** A booking as it was read, or as it was known before it was gone. */
+interface StayLook {
   readonly bookingCode: string;
-  /** The status, or `gone`. */
   readonly status: string;
-  /** The booked listing. */
-  readonly listingId?: unknown;
-  /** The day of arrival. */
-  readonly checkIn?: unknown;
-  /** The day of departure. */
-  readonly checkOut?: unknown;
+  /** The fields of the stay, with days of `timeZone`. */
+  readonly fields: SentStay;
+  readonly timeZone: string | undefined;
 }
-
-const HOLDS: readonly string[] = bookingTable
-  .filter((status: Status) => status.holds)
-  .map(({ name }) => name);
 
 /**
- * Returns the stay that your side knows and the one that the platform has now, so that one function keeps a door, a
- * calendar or a cleaning right: end `from`, begin `to`.
+ * Finds out which stay begins and which one ends.
  *
  * A stay holds while the booking's status is in `holds`. Every other status that this package knows ends the stay. A
- * status that this package does not know neither begins nor ends a stay: the stay that held before it still holds. If
+ * status that this package does not know neither begins nor ends a stay: the stay that held before still holds. If
  * the dates or the listing cannot be read, the stay that held before still holds, too, until they can be read again. A
  * booking that is gone has no stay.
  *
- * @param event - any event of a booking, also that of a timer
- * @throws InvalidArgumentError if the event has no booking, if `holds` is no array, or if a stay begins whose dates or
- * listing cannot be read
- * @example
- * ```ts
- * const { from, to } = stayChange(event);
- * if (from && from.listingId !== to?.listingId) await closeDoor(from);
- * if (to) await openDoor(to);
- * ```
+ * @param known - the stay that the user's side knows
  */
-export function stayChange(
-  event: {
-    /** The booking, as it was read for the event. */
-    readonly booking: StayBooking;
-    /** The booking in its last handled event. */
-    readonly previous?: PreviousRecord | undefined;
-  },
-  options?: StayChangeOptions,
-): StayChange {
-  checkNoUnknown(options, ["holds"]);
-  const holds = options?.holds ?? HOLDS;
-  if (!Array.isArray(holds))
-    throw new InvalidArgumentError({ path: ["holds"], message: 'must be an array, as in ["Confirmed"]' });
-  if (!isObject(event?.booking))
-    throw new InvalidArgumentError({ path: ["event"], message: "must be an event of a booking" });
-  const { booking, previous } = event;
-  const holding = holds.flatMap((each) => [each, knownStatus("booking", String(each))]);
-  const status = knownStatus("booking", booking.status);
-  const from = previous && stayBefore(booking.bookingCode, hiddenStayOf(previous), holding);
-  const isHeld = isKnown(status, holding) ? status !== GONE && holding.includes(status) : from !== undefined;
-  const to = isHeld ? stayNow(booking, from) : undefined;
-  return { from, to, changed: !isSame(from, to) };
-}
-
-/**
- * Reads the stay as the platform sent it, because the user's model may leave out its fields. If the stay cannot be read,
- * the one before holds.
- */
-function stayNow(booking: StayBooking, from: BookingStay | undefined): BookingStay {
+export function staysOf(look: StayLook, known: HeldStay | undefined, holds: readonly string[]): EventStays {
+  const { bookingCode, status, timeZone } = look;
+  const from = known && { bookingCode, ...readStay(known) };
+  const isKnown = status === GONE || bookingTable.some(({ name }) => name === status);
+  const isHeld = holdsIn(status, holds) || (!isKnown && from !== undefined);
+  const none = { timeZone, stay: undefined, from, to: undefined, problem: undefined };
+  if (status === GONE) return none;
   try {
-    return { bookingCode: booking.bookingCode, ...stayOf(stayFieldsOf(booking)) };
+    const stay = { bookingCode, ...readStay(look.fields) };
+    return { ...none, stay, to: isHeld ? stay : undefined };
   } catch (error) {
-    if (from) return from;
-    throw error;
+    return isHeld ? { ...none, to: from, problem: error as Error } : none;
   }
 }
 
-/** Returns `undefined` for a stay that cannot be read: your side cannot have handled such a stay. */
-export function stayBefore(
-  bookingCode: string,
-  known: KnownStay,
-  holds: readonly string[] = HOLDS,
-): BookingStay | undefined {
-  const status = known.statuses.findLast((each) => isKnown(each, holds)) ?? "";
-  if (!holds.includes(status) || !isReadable(known)) return undefined;
-  return { bookingCode, ...stayOf(known) };
+/**
+ * Adds the fields of a stay to an event. If the first stay of a booking cannot be read, `stayChange` throws, so that an
+ * event that needs it is tried again.
+ */
+export function withStays<E extends object>(event: E, stays: EventStays): E {
+  const { timeZone, stay, from, to, problem } = stays;
+  Object.assign(event, { timeZone, stay });
+  if (problem && !from)
+    return Object.defineProperty(event, "stayChange", {
+      enumerable: true,
+      configurable: true,
+      get: () => {
+        throw problem;
+      },
+    });
+  return Object.assign(event, { stayChange: { from, to, changed: !isSame(from, to) } satisfies StayChange });
 }
 
 function isSame(one: BookingStay | undefined, other: BookingStay | undefined): boolean {

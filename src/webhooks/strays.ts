@@ -6,10 +6,10 @@ import { eachEvent } from "../stores/each-event.ts";
 import type { EventStore } from "../stores/event-store.ts";
 
 /** What `webhooks.ready()` found in a handler with `accountFrom`. */
-export interface ReadyReport {
+export type ReadyReport = {
   /** How many events without an account wait or are parked; 10,000 if there are more. The handler handles none of them. */
   readonly eventsWithoutAccount: number;
-}
+};
 
 const STATES = ["pending", "retrying", "scheduled", "parked"] as const;
 /** The number of events that one call lists, and the number of events that are looked at in each state. */

@@ -5,7 +5,7 @@ import { checkNoUnknown } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
-import { listingRef, parseRef, type Subject } from "./refs.ts";
+import { bookingRef, listingRef, parseRef, type Subject } from "./refs.ts";
 import {
   checkTimer,
   checkTimerName,
@@ -30,7 +30,8 @@ export interface EventTimers {
    * @throws InvalidArgumentError if `on` has no callback for the name and no `fallback`, or if an argument is invalid
    * @example
    * ```ts
-   * timers.set("door-code", localTime(stay(booking).checkIn, "15:00", "Europe/Lisbon"));
+   * const { stay, timers } = event;
+   * if (stay) timers.set("door-code", localTime(stay.checkIn, "15:00", "Europe/Lisbon"));
    * ```
    */
   set(name: string, at: Date, options?: TimerOptions): void;
@@ -234,17 +235,18 @@ function isTimerStill({ state, type }: StoredEvent): boolean {
 
 function kindOf(ref: unknown, hasAccounts: boolean): Subject["kind"] {
   const subject = typeof ref === "string" ? parseRef(ref) : undefined;
-  const isValid =
-    subject?.kind === "booking"
-      ? subject.bookingCode.trim() === subject.bookingCode && subject.bookingCode !== ""
-      : subject !== undefined &&
-        toId(subject.listingId) !== undefined &&
-        ref === listingRef(subject.listingId, subject.account);
-  if (subject === undefined || !isValid || (subject.account !== undefined) !== hasAccounts) {
-    const form = hasAccounts
-      ? "<account>/booking:<code> or <account>/listing:<id>"
-      : "booking:<code> or listing:<id>";
-    throw new InvalidArgumentError({ path: ["ref"], message: `must be ${form}` });
-  }
-  return subject.kind;
+  const isOfAccount = subject?.account !== undefined;
+  if (subject && isOfAccount === hasAccounts && ref === exactRefOf(subject)) return subject.kind;
+  const form = hasAccounts
+    ? "<account>/booking:<code> or <account>/listing:<id>"
+    : "booking:<code> or listing:<id>";
+  throw new InvalidArgumentError({ path: ["ref"], message: `must be ${form}` });
+}
+
+/** Returns the ref that the events of a record have, or `undefined` if no record has such a code or id. */
+function exactRefOf(subject: Subject): string | undefined {
+  if (subject.kind === "listing")
+    return toId(subject.listingId) === undefined ? undefined : listingRef(subject.listingId, subject.account);
+  const code = subject.bookingCode.trim();
+  return code === "" ? undefined : bookingRef(code, subject.account);
 }

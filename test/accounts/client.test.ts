@@ -115,20 +115,6 @@ describe("client.account", () => {
     expect(seen).toEqual(["a17", undefined]);
   });
 
-  test("takes a fraction of the time of a new client", async () => {
-    const options = { baseUrl: "https://api.example", accessToken: () => "token" };
-    const client = new StayhookClient(options);
-    const timeOf = (make: () => unknown) => {
-      const start = performance.now();
-      for (let count = 0; count < 200; count++) make();
-      return performance.now() - start;
-    };
-    const rounds = [1, 2, 3, 4, 5];
-    const made = Math.min(...rounds.map(() => timeOf(() => new StayhookClient(options))));
-    const bound = Math.min(...rounds.map(() => timeOf(() => client.account("a17"))));
-    expect(bound).toBeLessThan(made / 3);
-  });
-
   test("an AccessTokenError of one account does not reach another", async () => {
     const client = clientOf(await stub(), {
       accessToken: ({ account }) => {

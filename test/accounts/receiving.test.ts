@@ -488,7 +488,7 @@ describe("health", () => {
   test("names the accounts that are paused, and only a handler with accountFrom does", async () => {
     const { client } = platform({ b2: { HX3K9: "Confirmed" } });
     const accessToken = ({ account }: { account: string | undefined }) => {
-      if (account === "a17") throw new Error("revoked");
+      if (account !== "b2") throw new Error("revoked");
       return `token-${account}`;
     };
     const app = setup({ client: client.withOptions({ accessToken }) }, {});
@@ -502,11 +502,18 @@ describe("health", () => {
           account: "a17",
           scope: "account",
           since: expect.any(Date),
+          nextTryAt: expect.any(Date),
           reason: expect.stringMatching(/revoked|threw/),
         },
       ],
     });
     expect(health.state).not.toBe("paused");
     expect(await setup({ accountFrom: undefined }).webhooks.health()).not.toHaveProperty("pausedAccounts");
+    for (let n = 0; n < 21; n += 1) await app.post(`/hooks?account=bad${n}`);
+    await app.webhooks.drain({ timeout: 2000 });
+    const { pausedAccounts } = await app.webhooks.health();
+    expect([pausedAccounts?.count, pausedAccounts?.first.length]).toEqual([22, 20]);
+    const forwarding = setup({ store: forwardTo(() => {}) as never });
+    expect((await forwarding.webhooks.health()).pausedAccounts).toEqual({ count: 0, first: [] });
   });
 });

@@ -1,13 +1,6 @@
 // The options `timeZone` and `track` are told the account: two accounts may have listings with the same id.
 import { randomUUID } from "node:crypto";
-import {
-  type BookingEvent,
-  createWebhookHandler,
-  memoryStore,
-  StayhookClient,
-  stay,
-  stayChange,
-} from "stayhook";
+import { type BookingEvent, createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
 import { advance, notificationOf, recordingLogger, useFakeTime } from "../webhooks/support.ts";
@@ -52,8 +45,8 @@ function accountsOf() {
     },
     on: {
       booking: (event: BookingEvent) => {
-        const { from, to } = stayChange(event);
-        seen.push([event.ref, stay(event.booking).checkIn, from?.checkIn, to?.checkIn, event.previous]);
+        const { from, to } = event.stayChange;
+        seen.push([event.ref, event.stay?.checkIn, from?.checkIn, to?.checkIn, event.previous]);
       },
     },
   });
@@ -84,12 +77,20 @@ test("listing 7 of each account has the zone and the tracked fields of its accou
     await notify(account, { bookingCode: "A1" });
     await advance();
   }
-  const previous = { status: "Confirmed", checkIn: "2026-12-09T14:30:00Z" };
+  const previous = {
+    status: "Confirmed",
+    checkIn: "2026-12-09T14:30:00Z",
+    checkOut: "2026-12-12",
+    listingId: 7,
+  };
   expect(seen).toEqual([
     ["paris/booking:A1", "2026-12-09", "2026-12-09", "2026-12-09", { ...previous, zone: "Europe/Paris" }],
     ["tokyo/booking:A1", "2026-12-10", "2026-12-09", "2026-12-10", { ...previous, zone: "Asia/Tokyo" }],
   ]);
-  expect((await store.snapshotOf("tokyo/listing:7"))?.snapshot.fields).toEqual({ key: "tokyo/7" });
+  expect((await store.snapshotOf("tokyo/listing:7"))?.snapshot.fields).toEqual({
+    listingName: null,
+    key: "tokyo/7",
+  });
 
   const reconciler = createReconciler(webhooks, { accounts: () => ["paris", "tokyo"] });
   tracked.length = 0;

@@ -7,6 +7,7 @@ import { Readable } from "node:stream";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { toNodeHandler } from "../../src/adapters/node.ts";
+import { eventually } from "../support/eventually.ts";
 import { bookingNotification } from "../webhooks/receiving/receiver.ts";
 import { receivingOnly, send, serve, stopLinger } from "./served.ts";
 
@@ -55,7 +56,7 @@ describe("the listener", () => {
       states.push(response.writableFinished);
     });
     for (const body of [text, "{", undefined]) await send(port, body);
-    await vi.waitFor(() => expect(states).toEqual([false, true, false, true, false, true]));
+    await eventually(() => expect(states).toEqual([false, true, false, true, false, true]));
     expect(next).not.toHaveBeenCalled();
   });
 
@@ -70,7 +71,7 @@ describe("the listener", () => {
     });
     await expect(send(port, text, { path: "/gone" })).rejects.toThrow();
     expect((await send(port, text)).body).toBe("mine");
-    await vi.waitFor(() => expect(settled).toHaveBeenCalledTimes(2));
+    await eventually(() => expect(settled).toHaveBeenCalledTimes(2));
   });
 });
 

@@ -6,14 +6,16 @@ import { PassThrough, Readable } from "node:stream";
 import fastify from "fastify";
 import Koa from "koa";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
+import type { Webhooks } from "../../src/adapters/exchange.ts";
 import { toFastifyPlugin } from "../../src/adapters/fastify.ts";
 import { toKoaMiddleware } from "../../src/adapters/koa.ts";
 import { toLambdaHandler } from "../../src/adapters/lambda.ts";
-import { toNodeHandler, type Webhooks } from "../../src/adapters/node.ts";
+import { toNodeHandler } from "../../src/adapters/node.ts";
 import { StayhookClient } from "../../src/client/client.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { createWebhookHandler } from "../../src/webhooks/handler.ts";
 import { sharedSecret } from "../../src/webhooks/receiving/verify.ts";
+import { eventually } from "../support/eventually.ts";
 import { bookingNotification, EVENT_ID } from "../webhooks/receiving/receiver.ts";
 import { receivingOnly, send, serve, stopLinger } from "./served.ts";
 
@@ -133,7 +135,7 @@ describe("toNodeHandler", () => {
       res.writeHead(504).end("gateway");
     });
     expect(await send(port, text)).toMatchObject({ status: 504, body: "gateway" });
-    await vi.waitFor(() => expect(added).toHaveLength(1));
+    await eventually(() => expect(added).toHaveLength(1));
   });
 });
 
@@ -160,7 +162,7 @@ describe("a client that leaves", () => {
     const socket = await open(port, length(text.length), text.slice(0, 20));
     await new Promise((resolve) => setTimeout(resolve, 20));
     socket.destroy();
-    await vi.waitFor(() => expect(seen).toMatchObject([{ kind: "refused", reason: "aborted" }]));
+    await eventually(() => expect(seen).toMatchObject([{ kind: "refused", reason: "aborted" }]));
     expect(added).toEqual([]);
     expect((await send(port, text)).status).toBe(200);
   });
@@ -169,11 +171,11 @@ describe("a client that leaves", () => {
     let record: ((added: "added") => void) | undefined;
     const { port, seen } = await served({ add: () => new Promise((resolve) => (record = resolve)) });
     const socket = await open(port, length(text.length), text);
-    await vi.waitFor(() => expect(record).toBeDefined());
+    await eventually(() => expect(record).toBeDefined());
     socket.destroy();
     await new Promise((resolve) => setTimeout(resolve, 20));
     record?.("added");
-    await vi.waitFor(() => expect(seen).toMatchObject([{ kind: "received" }]));
+    await eventually(() => expect(seen).toMatchObject([{ kind: "received" }]));
   });
 });
 
@@ -268,6 +270,7 @@ describe("a body that something in front has read", () => {
       readsText,
     ],
     ["is taken from body, beside an empty rawBody", 200, (body) => ({ rawBody: "", body }), readsText],
+    ["is taken from body, beside no bytes", 200, (body) => ({ rawBody: Buffer.alloc(0), body }), readsText],
     ["is taken from rawBody as an object", 200, (bytes) => ({ rawBody: JSON.parse(bytes.toString()) })],
     ["is taken from body, beside a rawBody that is a function", 200, (body) => ({ rawBody() {}, body })],
     ["is taken from an unread stream", 200, (bytes) => ({ body: Readable.from([bytes]) }), readsText],

@@ -2,7 +2,7 @@ import { type IncomingMessage, type RequestListener, type RequestOptions, reques
 import { syncBuiltinESMExports } from "node:module";
 import timers from "node:timers";
 import { onTestFinished } from "vitest";
-import type { Webhooks } from "../../src/adapters/node.ts";
+import type { Webhooks } from "../../src/adapters/exchange.ts";
 import { type Internals, withInternals } from "../../src/webhooks/internals.ts";
 import type { ReceiverOptions } from "../../src/webhooks/receiving/receive.ts";
 import type { ReceiveRequest } from "../../src/webhooks/receiving/request.ts";

@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { storedEvent } from "../stores/event.ts";
-import { cli, directory, receiver, start, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { cli, directory, receiver, start } from "./support.ts";
 
 /** Makes a store with events of two accounts and of none. */
 async function filled() {
@@ -79,7 +80,7 @@ describe("accounts on the command line", () => {
     const forwarded = start(`listen --account b2 --store ${file}`, {
       env: { STAYHOOK_TARGET: `${url}?key=s3cret` },
     });
-    await until(() => expect(forwarded.stderr()).toContain("Forwarding"));
+    await eventually(() => expect(forwarded.stderr()).toContain("Forwarding"));
     await new Promise((resolve) => setTimeout(resolve, 600));
     const store = sqliteStore(file);
     onTestFinished(() => store.close());
@@ -99,9 +100,9 @@ describe("accounts on the command line", () => {
       });
       bodies.push(notification);
     }
-    await until(() => expect(received()).toEqual([bodies[1]]));
+    await eventually(() => expect(received()).toEqual([bodies[1]]));
     expect(urls).toEqual(["/?key=s3cret&topic=bookings&account=b2"]);
-    await until(() => expect(followed.stdout()).toContain("b2/"));
+    await eventually(() => expect(followed.stdout()).toContain("b2/"));
     expect(followed.stdout()).not.toContain("a17/");
   });
 

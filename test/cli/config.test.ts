@@ -158,6 +158,7 @@ test("set fails if the platform keeps nothing, and on reads what the platform's 
 test.each([
   ["https://example.com/hooks?key=s3cret&topic=bookings", "https://example.com/hooks?key=***&topic=bookings"],
   ["https://example.com/hooks?topic=s3cret", "https://example.com/hooks?topic=***"],
+  ["https://example.com/hooks?key=bookings", "https://example.com/hooks?key=***"],
   ["https://me:s3cret@example.com:8443/", "https://me:***@example.com:8443/"],
   ["https://example.com/hooks/0123456789abcdef", "https://example.com/hooks/***"],
   ["https://example.com/hooks#s3cret", "https://example.com/hooks"],

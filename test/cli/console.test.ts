@@ -3,18 +3,20 @@ import { join } from "node:path";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { hasChromium, openPage } from "../console/chromium.ts";
 import { Browser } from "../console/support.ts";
-import { cli, directory, fileStore, start, until } from "./support.ts";
+import { eventOf } from "../stores/event.ts";
+import { eventually } from "../support/eventually.ts";
+import { cli, directory, fileStore, start } from "./support.ts";
 
 /** Opens the console of a store with one pending event. */
 async function opened(...args: string[]) {
   const file = join(directory(), "events.db");
   const store = fileStore(file);
   onTestFinished(() => store.close());
-  const eventId = crypto.randomUUID();
-  const event = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
-  await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...event });
+  const event = eventOf("booking:HX3K9");
+  const { eventId } = event;
+  await store.add(event);
   const running = start(["console", "--store", file, "--port", "0", ...args]);
-  await until(() => expect(running.stdout()).toContain("?token="));
+  await eventually(() => expect(running.stdout()).toContain("?token="));
   const url = /http:\S+/.exec(running.stdout())?.[0] ?? "";
   return { file, store, eventId, running, url, origin: new URL(url).origin };
 }
@@ -39,12 +41,17 @@ test("the URL that is printed opens the console once, and a cookie from then on"
   await expect(fetch(origin)).rejects.toThrow();
 });
 
-test("events are changed, and none is handled by it", async () => {
-  const { url, origin, eventId, store } = await opened();
+test("events are changed, each change is printed, and none is handled by it", async () => {
+  const { url, origin, eventId, store, running } = await opened();
   const browser = new Browser();
   await browser.get(url);
   const { text } = await browser.submit(`${origin}/?event=${eventId}`, "discard");
   expect(text).toContain("Discarded 1 event.");
+  await eventually(() =>
+    expect(running.stdout()).toMatch(
+      new RegExp(`\\n\\S+ event ${eventId} \\(booking:HX3K9\\) discarded in the console\\n$`),
+    ),
+  );
   await browser.submit(`${origin}/?event=${eventId}`, "replay");
   await new Promise((resolve) => setTimeout(resolve, 300));
   expect(await store.get(eventId)).toMatchObject({ state: "pending", history: [] });

@@ -2,7 +2,7 @@ import { join } from "node:path";
 import pg from "pg";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
-import type { EventStore, RecordSnapshot } from "stayhook/store";
+import type { EventStore, RecordLedger, RecordSnapshot } from "stayhook/store";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readState, writeState } from "../../src/reconcile/state.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
@@ -35,14 +35,13 @@ async function fill(store: EventStore<never>): Promise<void> {
     const claims = await store.claim({ limit: EVENTS / 6, leaseDuration: LONG, worker: "web-1:7" });
     const settle = (claim: (typeof claims)[number], index: number) => {
       if (index % 4 === 0) return store.settle(claim, { state: "parked", ...failure });
-      if (index % 4 === 1)
-        return store.settle(claim, { state: "retrying", in: HOUR, counted: true, ...failure });
-      const record = claim.ref === null ? undefined : { snapshot, changed: true };
+      if (index % 4 === 1) return store.settle(claim, { state: "retrying", in: HOUR, ...failure });
+      // Some records have a ledger alone.
+      const record = claim.ref === null || index % 8 === 7 ? undefined : { snapshot, changed: true };
+      const ledger = index % 8 > 3 ? `plan of ${claim.ref}` : undefined;
       return store.settle(claim, {
-        state: "done",
-        type: "booking.Confirmed",
-        entry: { duration: 3 },
-        record,
+        ...{ state: "done", type: "booking.Confirmed", entry: { duration: 3 } },
+        ...{ record, ledger },
       });
     };
     await Promise.all(claims.map(settle));
@@ -53,7 +52,11 @@ async function contentOf(store: EventStore<never>) {
   const events = await store.list({ limit: 2 * EVENTS });
   const snapshots: RecordSnapshot[] = [];
   for await (const snapshot of store.snapshots()) snapshots.push(snapshot);
+  const ledgers: RecordLedger[] = [];
+  for await (const ledger of store.ledgers()) ledgers.push(ledger);
+  expect(ledgers.some(({ ref }) => !snapshots.some((snapshot) => snapshot.ref === ref))).toBe(true);
   return {
+    ledgers: ledgers.sort((a, b) => (a.ref < b.ref ? -1 : 1)),
     events,
     counts: await store.counts(),
     snapshots: snapshots.sort((a, b) => (a.ref < b.ref ? -1 : 1)),

@@ -1,7 +1,6 @@
 // `doctor --store` lets the store do its job, and checks the settings of its server. It leaves nothing behind.
 
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Redis } from "ioredis";
@@ -19,6 +18,7 @@ import { startOwnMysql } from "../support/mysql-server.ts";
 import { postgresUrl, startOwnPostgres } from "../support/postgres-server.ts";
 import { startOwnRedis } from "../support/redis-server.ts";
 import type { OwnServer } from "../support/server-process.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { spawned } from "./process.ts";
 import { cli, platform, quiet } from "./support.ts";
 
@@ -209,8 +209,7 @@ test.each([
 );
 
 test("SQLite: a fault of the tables is found, and nothing is left behind", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-doctor-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const path = join(directory, "events.db");
   await fill(sqliteStore(path) as EventStore<never>);
   const db = new DatabaseSync(path);

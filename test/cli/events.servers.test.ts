@@ -7,7 +7,7 @@ import { redisStore } from "stayhook/redis";
 import { sqliteStore } from "stayhook/sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { EventStore } from "../../src/stores/event-store.ts";
-import { storedEvent } from "../stores/event.ts";
+import { eventOf, storedEvent } from "../stores/event.ts";
 import { mysqlUrl } from "../support/mysql-server.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { deleteKeys, redisUrl } from "../support/redis-server.ts";
@@ -59,8 +59,7 @@ describe.each(Object.keys(kinds) as (keyof typeof kinds)[])("in %s", (kind) => {
     const store = open() as EventStore<unknown>;
     onTestFinished(() => store.close());
     const eventId = crypto.randomUUID();
-    const rest = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
-    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
+    await store.add(eventOf("booking:HX3K9", eventId));
     const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
     const entry = { duration: 5, reason: "denied", error: "no" } as const;
     await store.settle(claim!, { state: "parked", reason: "denied", entry });

@@ -3,7 +3,9 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import { dirname, join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { appOf, cli, directory, fileStore, plain, platform, start, until } from "./support.ts";
+import { eventOf } from "../stores/event.ts";
+import { eventually } from "../support/eventually.ts";
+import { appOf, cli, directory, fileStore, plain, platform, start } from "./support.ts";
 
 /** A command after `stayhook events`, and its stdout, or its stderr if the exit code is not 0. An object is JSON. */
 type Step = readonly [line: string, expected: string | RegExp | object, code?: number];
@@ -95,13 +97,19 @@ const scripts: Readonly<Record<string, readonly Step[]>> = {
   replay: [
     ["replay {done} 11111111-0000-4000-8000-000000000000", "There is no event", 4],
     ["counts", partly({ pending: 1, done: 1, parked: 2 })],
-    ["replay {done} {parked1}", "2 events will be handled again\n"],
+    [
+      "replay {done} {parked1}",
+      "event {done} (booking:FINE) replayed\nevent {parked1} (booking:BAD) replayed\n2 events will be handled again\n",
+    ],
     ["counts", partly({ pending: 3, done: 0, parked: 1 })],
     ["replay --all --yes --reason denied", { replayed: 0 }],
     ["replay --all --yes --until 2020-01-01T00:00:00Z", { replayed: 0 }],
     ["replay --all --yes --ref booking:FINE", { replayed: 0 }],
     ["replay --since 1h", "Add --yes", 2],
-    ["replay --since 1h --yes", { replayed: 1 }],
+    [
+      "replay --reason callback --source webhook --yes",
+      /^1 event will be handled again \(parked, reason callback, source webhook\)\n$/,
+    ],
     ["counts", partly({ pending: 4, parked: 0 })],
   ],
   "--dry-run": [
@@ -150,7 +158,7 @@ test("show says what changed, how long a lease and a wait last, and numbers no a
   onTestFinished(() => store.close());
   const claimed = async () =>
     (await store.claim({ limit: 1, leaseDuration: 60_000, worker: "web-1:42" }))[0]!;
-  const retried = { state: "retrying", counted: true, reason: "unavailable" } as const;
+  const retried = { state: "retrying", reason: "unavailable" } as const;
   const entryOf = (error: string) => ({ duration: 5, reason: "unavailable", error }) as const;
   let claim = await claimed();
   await play([["show {waiting}", /\nlease ends\t\S+Z, in (59 s|60 s|1 min)\n$/]]);
@@ -176,6 +184,21 @@ test("show says what changed, how long a lease and a wait last, and numbers no a
   ]);
 });
 
+test("replay prints what it has changed, also if another event is being processed", async () => {
+  const { open, events } = await recorded();
+  const store = open();
+  onTestFinished(() => store.close());
+  const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
+  const { code, stdout, stderr } = await events(`replay ${idOf("parked1")} ${claim!.eventId}`);
+  expect(code).toBe(1);
+  expect(stdout).toMatch(
+    new RegExp(`^event ${idOf("parked1")} \\(.*\\) replayed\n1 event will be handled again\n$`),
+  );
+  expect(stderr).toContain(`Event ${claim!.eventId} is being processed now. Try again later.`);
+  const nothing = await events(`replay ${claim!.eventId}`);
+  expect(nothing).toMatchObject({ code: 1, stdout: "" });
+});
+
 test("replay asks before timers run early, by id and by filter", async () => {
   const { open, events } = await recorded();
   const store = open();
@@ -192,9 +215,7 @@ test("replay asks before timers run early, by id and by filter", async () => {
     });
     expect(await store.counts()).toMatchObject({ scheduled: 2 });
   }
-  expect((await events("discard --state scheduled")).stderr).toContain(
-    "Cancel 2 timers, so that they do not run?",
-  );
+  expect((await events("discard --state scheduled")).stderr).toContain("Cancel 2 timers?");
   expect(await events(`replay ${ids[0]} --yes`)).toMatchObject({ code: 0 });
   const due = await Promise.all(ids.map(async (eventId) => Number((await store.get(eventId))?.dueAt)));
   expect(due.map((at) => at <= Date.now() + 1000)).toEqual([true, false]);
@@ -206,12 +227,11 @@ test("ls --follow prints new events and changes of their state until Ctrl-C", as
   const follow = (more: string) => start(`events ls --follow${more} --store ${file}`);
   const parkedOnly = follow(" --state parked --reason denied");
   const [since, json] = [follow(" --since 1h --ref FINE"), follow(" --json --ref booking:NEW")];
-  await until(() => expect(since.stdout()).toContain(idOf("done")));
+  await eventually(() => expect(since.stdout()).toContain(idOf("done")));
   const add = async () => {
-    const eventId = crypto.randomUUID();
-    const rest = { ref: "booking:NEW", source: "webhook", topic: null, notification: "{}" } as const;
-    await store.add({ eventId, timestamp: "2026-11-21T10:00:00Z", ...rest });
-    return eventId;
+    const event = eventOf("booking:NEW");
+    await store.add(event);
+    return event.eventId;
   };
   const park = async (eventId: string) => {
     const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000, eventId });
@@ -220,7 +240,7 @@ test("ls --follow prints new events and changes of their state until Ctrl-C", as
   };
   // The commands do not say when they begin to follow the store, so add events until each command prints one.
   for (const running of [parkedOnly, json])
-    await until(async () => {
+    await eventually(async () => {
       await park(await add());
       await new Promise((resolve) => setTimeout(resolve, 600));
       expect(running.stdout()).not.toBe("");
@@ -232,12 +252,12 @@ test("ls --follow prints new events and changes of their state until Ctrl-C", as
     const own = lines.map((line) => JSON.parse(line)).filter((event) => event.eventId === eventId);
     return own.map(({ state }) => state).filter((state) => state !== "processing");
   };
-  await until(() => expect(states()).toEqual(["pending"]));
+  await eventually(() => expect(states()).toEqual(["pending"]));
   await park(eventId);
   const row = new RegExp(`^${eventId}\tparked\t.*\tdenied\t.*\n$`, "m");
-  await until(() => expect(parkedOnly.stdout()).toMatch(row));
+  await eventually(() => expect(parkedOnly.stdout()).toMatch(row));
   expect(parkedOnly.stdout()).not.toContain("\tpending\t");
-  await until(() => expect(states()).toEqual(["pending", "parked"]));
+  await eventually(() => expect(states()).toEqual(["pending", "parked"]));
   for (const running of [parkedOnly, since, json]) {
     running.interrupt();
     expect(await running.ended).toMatchObject({ code: 0, stderr: "" });
@@ -272,9 +292,7 @@ test("ls, discard and prune take more events than one page of the store, once ea
   const file = join(directory(), "events.db");
   const store = fileStore(file);
   const eventIds = Array.from({ length: 1001 }, () => crypto.randomUUID());
-  const rest = { ref: null, source: "webhook", topic: null, notification: "{}" } as const;
-  const timestamp = "2026-11-21T10:00:00Z";
-  await Promise.all(eventIds.map((eventId) => store.add({ eventId, timestamp, ...rest })));
+  await Promise.all(eventIds.map((eventId) => store.add(eventOf(null, eventId))));
   await store.close();
   const json = async (line: string) =>
     JSON.parse((await cli(`events ${line} --json --store ${file}`)).stdout);
@@ -334,7 +352,7 @@ describe("a store on a server", () => {
     });
     const { port } = mute.address() as AddressInfo;
     const running = start("events counts", { env: { STAYHOOK_STORE: `postgres://127.0.0.1:${port}/x` } });
-    await until(() => expect(sockets.size).toBe(1));
+    await eventually(() => expect(sockets.size).toBe(1));
     running.interrupt();
     expect(await running.ended).toEqual({ code: 130, stdout: "", stderr: "" });
   });
@@ -343,29 +361,22 @@ describe("a store on a server", () => {
 test("ls --follow prints the end of each attempt of an event, however old the event is", async () => {
   const { file, open } = await recorded();
   const store = open();
-  const rest = {
-    source: "webhook",
-    topic: null,
-    notification: "{}",
-    timestamp: "2026-11-21T10:00:00Z",
-  } as const;
   const settleAll = async (outcome: "parked" | "retrying") => {
     const claims = await store.claim({ limit: 300, leaseDuration: 60_000 });
     const entry = { duration: 5, reason: "callback" } as const;
     for (const claim of claims)
-      await store.settle(claim, { state: outcome, reason: "callback", entry, in: 0, counted: true });
+      await store.settle(claim, { state: outcome, reason: "callback", entry, in: 0 });
     return claims.length;
   };
   await settleAll("parked");
   const parked = Array.from({ length: 20 }, (_, n) => `old-${n}`);
-  for (const eventId of parked) await store.add({ eventId, ref: `booking:${eventId}`, ...rest });
+  for (const eventId of parked) await store.add(eventOf(`booking:${eventId}`, eventId));
   expect(await settleAll("parked")).toBe(20);
-  for (let n = 0; n < 210; n++)
-    await store.add({ eventId: `new-${n}`, ref: "booking:NEW", ...rest }, { dueIn: 3_600_000 });
+  for (let n = 0; n < 210; n++) await store.add(eventOf("booking:NEW", `new-${n}`), { dueIn: 3_600_000 });
   const running = start(`events ls --follow --store ${file}`);
   // Nothing says when the command begins to follow the store.
-  await until(async () => {
-    await store.add({ eventId: crypto.randomUUID(), ref: null, ...rest }, { dueIn: 3_600_000 });
+  await eventually(async () => {
+    await store.add(eventOf(null), { dueIn: 3_600_000 });
     await new Promise((resolve) => setTimeout(resolve, 700));
     expect(running.stdout()).not.toBe("");
   });
@@ -376,7 +387,7 @@ test("ls --follow prints the end of each attempt of an event, however old the ev
     [...running.stdout().matchAll(new RegExp(`^${eventId}\t(\\w+)`, "gm"))]
       .map(([, state]) => state)
       .filter((state) => state === "retrying" || state === "parked");
-  await until(() => {
+  await eventually(() => {
     for (const eventId of parked) expect(statesOf(eventId), eventId).toEqual(["retrying", "parked"]);
   });
   running.interrupt();
@@ -407,7 +418,7 @@ test("replay --wait tells what came of it, and exits with 1 on new failures", as
   const both = await drained(`replay ${idOf("done")} ${idOf("parked1")} --wait --json`);
   expect(both.code).toBe(1);
   expect(JSON.parse(both.stdout)).toEqual({ replayed: 2, done: 1, failed: 1, waiting: 0 });
-  expect(await drained(`replay ${idOf("done")} --wait`)).toMatchObject({ code: 0 });
+  expect(await drained(`replay ${idOf("done")} --wait`)).toMatchObject({ code: 0, stderr: "" });
   expect(await events("discard --all --yes --wait")).toMatchObject({ code: 2 });
   await close();
 });
@@ -418,20 +429,14 @@ describe("on a terminal", () => {
     const made = await recorded();
     const store = made.open();
     onTestFinished(() => store.close());
-    const rest = {
-      source: "webhook",
-      topic: null,
-      notification: "{}",
-      timestamp: "2026-11-21T10:00:00Z",
-    } as const;
     const eventId = "6f1f7a1e-9a40-4d43-8f0a-0a3f4d1f2b11";
     await store.discard({ state: "pending" });
-    await store.add({ eventId, ref: "booking:HX3K9", ...rest });
+    await store.add(eventOf("booking:HX3K9", eventId));
     for (let attempt = 0; attempt < 3; attempt += 1) {
       const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
       const entry = { duration: 5, reason: "callback", error: long } as const;
       const more = { reason: "callback", entry, type: "booking.Confirmed" } as const;
-      if (attempt < 2) await store.settle(claim!, { state: "retrying", in: 0, counted: true, ...more });
+      if (attempt < 2) await store.settle(claim!, { state: "retrying", in: 0, ...more });
       else await store.settle(claim!, { state: "parked", ...more });
     }
     return { ...made, store, eventId };

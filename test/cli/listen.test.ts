@@ -1,7 +1,8 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { appOf, closed, directory, fileStore, platform, receiver, start, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { appOf, closed, directory, fileStore, platform, receiver, start } from "./support.ts";
 
 /** Makes a deployed app that records notifications in a file. */
 async function deployed() {
@@ -19,7 +20,7 @@ async function deployed() {
 /** Starts the command. Resolves when the command has read the store once. */
 async function listen(file: string, args: readonly string[], env: Record<string, string> = {}) {
   const running = start(["listen", ...args, "--store", file], { env });
-  await until(() => expect(running.stderr()).toContain("Forwarding new notifications"));
+  await eventually(() => expect(running.stderr()).toContain("Forwarding new notifications"));
   await new Promise((resolve) => setTimeout(resolve, 600));
   return running;
 }
@@ -31,14 +32,14 @@ describe("listen", () => {
     const { url, received, urls } = await receiver();
     const running = await listen(file, [], { STAYHOOK_TARGET: `${url}hooks?key=s3cret` });
     const first = await record("HX3K9", { topic: "bookings" });
-    await until(() => expect(received()).toEqual([first.body]));
+    await eventually(() => expect(received()).toEqual([first.body]));
     // A change of the event's state forwards nothing.
     expect(await store.discard({ eventId: first.eventId })).toBe(1);
     const second = await record("HX3K9");
     const before = rows();
-    await until(() => expect(received()).toEqual([first.body, second.body]));
+    await eventually(() => expect(received()).toEqual([first.body, second.body]));
     expect(urls).toEqual(["/hooks?key=s3cret&topic=bookings", "/hooks?key=s3cret"]);
-    await until(() => expect(running.stdout().trim().split("\n")).toHaveLength(2));
+    await eventually(() => expect(running.stdout().trim().split("\n")).toHaveLength(2));
     const [line] = running.stdout().split("\n");
     expect(line).toMatch(
       new RegExp(
@@ -62,7 +63,7 @@ describe("listen", () => {
     await store.add({ eventId: crypto.randomUUID(), source: "webhook", notification: body, ...rest });
     const { url, received } = await receiver();
     await listen(file, ["--since", "1h", "--ref", "hx3k9", "--to", url]);
-    await until(() => expect(received()).toEqual([events[0]!.body, events[2]!.body]));
+    await eventually(() => expect(received()).toEqual([events[0]!.body, events[2]!.body]));
   });
 
   test("forwards more notifications than it reads in one go, the oldest first", async () => {
@@ -71,7 +72,7 @@ describe("listen", () => {
     for (let n = 0; n < 450; n += 1) bodies.push((await record(`N${n}`)).body);
     const { url, received } = await receiver();
     await listen(file, ["--since", "1h", "--to", url]);
-    await until(() => expect(received()).toEqual(bodies));
+    await eventually(() => expect(received()).toEqual(bodies));
   });
 
   test("prints why the local endpoint did not answer, and goes on; JSON with --json", async () => {
@@ -79,10 +80,10 @@ describe("listen", () => {
     const { eventId } = await record("HX3K9");
     const args = ["listen", "--since", "1h", "--json", "--to", "-", "--store", file];
     const running = start(args, { input: `${await closed()}/?key=s3cret\n` });
-    await until(() => expect(running.stdout()).toContain("ECONNREFUSED"));
+    await eventually(() => expect(running.stdout()).toContain("ECONNREFUSED"));
     expect(JSON.parse(running.stdout())).toMatchObject({ eventId, status: null, error: "ECONNREFUSED" });
     const other = await record("HX3K9");
-    await until(() => expect(running.stdout()).toContain(other.eventId));
+    await eventually(() => expect(running.stdout()).toContain(other.eventId));
     expect(running.stderr()).toBe("");
   });
 
@@ -93,11 +94,11 @@ describe("listen", () => {
     const database = new DatabaseSync(file);
     onTestFinished(() => database.close());
     database.exec("ALTER TABLE stayhook_events RENAME TO gone");
-    await until(() => expect(running.stderr()).toContain("Trying again."));
+    await eventually(() => expect(running.stderr()).toContain("Trying again."));
     await new Promise((resolve) => setTimeout(resolve, 1200));
     database.exec("ALTER TABLE gone RENAME TO stayhook_events");
     const { body } = await record("HX3K9");
-    await until(() => expect(received()).toEqual([body]));
+    await eventually(() => expect(received()).toEqual([body]));
     expect(running.stderr().match(/Trying again/g)).toHaveLength(1);
   });
 });

@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onTestFinished } from "vitest";
-import { plain, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { plain } from "./support.ts";
 
 const main = join(import.meta.dirname, "../../src/cli/main.ts");
 
@@ -66,7 +67,7 @@ export function spawned(
     output: () => plain(output).replaceAll("\r\n", "\n"),
     type: (text) => void child.stdin.write(text),
     says: (text) =>
-      until(() => {
+      eventually(() => {
         const isThere = typeof text === "string" ? output.includes(text) : text.test(output);
         if (!isThere) throw new Error(`The output does not have ${text}: ${output}`);
       }),

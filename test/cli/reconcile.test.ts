@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
-import { appOf, cli, directory, fileStore, platform, serve, start, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { appOf, cli, directory, fileStore, platform, serve, start } from "./support.ts";
 
 /** Makes an app that has handled a booking and knows a listing. Both have changed on the platform since then. */
 async function app() {
@@ -126,7 +127,7 @@ describe("reconcile", () => {
       asked = true;
     });
     const running = start(["reconcile", "--store", file], { env: { ...env, STAYHOOK_BASE_URL: mute } });
-    await until(() => expect(asked).toBe(true));
+    await eventually(() => expect(asked).toBe(true));
     running.interrupt();
     const { code, stderr } = await running.ended;
     expect({ code, stderr }).toMatchObject({

@@ -2,12 +2,13 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { StayhookClient } from "stayhook";
 import { describe, expect, test } from "vitest";
-import { cli, directory, receiver, serve, start, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { cli, directory, receiver, serve, start } from "./support.ts";
 
 /** Starts the command on a free port. Resolves when the sandbox listens. */
 async function sandbox(args: readonly string[] = [], env: Readonly<Record<string, string>> = {}) {
   const running = start(["sandbox", "--port", "0", ...args], { env });
-  const url = await until(() => {
+  const url = await eventually(() => {
     const [found] = /http:\/\/127\.0\.0\.1:\d+/.exec(running.stdout()) ?? [];
     expect(found).toBeDefined();
     return found as string;
@@ -18,7 +19,7 @@ async function sandbox(args: readonly string[] = [], env: Readonly<Record<string
   const says = async (line: string, expected: string | RegExp) => {
     const from = [running.stdout().length, running.stderr().length];
     running.type(line);
-    await until(() =>
+    await eventually(() =>
       expect(running.stdout().slice(from[0]) + running.stderr().slice(from[1])).toMatch(expected),
     );
   };
@@ -32,7 +33,7 @@ describe("sandbox", () => {
     expect(stdout()).toContain(`Open ${url} in a browser`);
     expect(await (await fetch(url)).text()).toContain("No deliveries yet.");
     expect(await client.listings.list()).toEqual([]);
-    await until(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
+    await eventually(() => expect(stdout()).toMatch(/^\d\d:\d\d:\d\d\.\d{3} <- GET \/v2\/listings: 200$/m));
 
     const own = await sandbox([], { STAYHOOK_ACCESS_TOKEN: "my-0wn-token" });
     await own.client.listings.list();
@@ -92,7 +93,9 @@ describe("sandbox", () => {
   test("runs lines in order that were typed before, also empty ones, and goes on after an error", async () => {
     const { type, stdout, stderr } = await sandbox();
     for (const line of ["", "  ", "approve AB12", "request AB12", "send {}", "approve AB12"]) type(line);
-    await until(() => expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n"));
+    await eventually(() =>
+      expect(stdout()).toContain("booking AB12 is Request\nbooking AB12 is Confirmed\n"),
+    );
     expect(stderr()).toContain("there is no booking AB12");
     expect(stderr()).toContain("no active webhook configuration has a URL");
   });
@@ -131,7 +134,7 @@ describe("sandbox", () => {
       const running = await sandbox(args, env);
       if (line !== undefined) running.type(line);
       running.type("book X1");
-      await until(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
+      await eventually(() => expect(running.stdout()).toContain("booking X1 is Confirmed"));
       expect(await running.client.webhookConfig.get()).toEqual({ isActive: true, endpoints });
       expect(/Other users of this machine/.test(running.stderr())).toBe(args.length > 0 && args[1] !== "-");
     }
@@ -161,7 +164,7 @@ describe("sandbox", () => {
       STAYHOOK_TARGET: to,
     });
     running.type("book X1");
-    await until(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
+    await eventually(() => expect(running.stdout()).toMatch(/attempt 3\) to \S+: 200 in \d+ ms$/m));
     expect(running.stdout()).toMatch(/ to \S+: 500 in \d+ ms\n/);
     expect(running.stdout()).toMatch(/attempt 2\) to \S+: no answer within 2 s in \d+ ms\n/);
   });
@@ -174,7 +177,7 @@ describe("sandbox", () => {
     expect(await (await fetch(url)).text()).toContain("No requests yet.");
     expect(stdout()).not.toContain("404");
     await fetch(`${url}/v3/bookings`, { headers: { authorization: "Bearer sandbox-token" } });
-    await until(() => expect(stdout()).toContain("<- GET /v3/bookings: 404"));
+    await eventually(() => expect(stdout()).toContain("<- GET /v3/bookings: 404"));
     const wrong = await cli(["sandbox", "--port", "0", "--to", `${to}?topic=bookings&key=s3cret`]);
     expect(wrong).toMatchObject({
       code: 2,
@@ -202,7 +205,7 @@ describe("sandbox", () => {
         .split("\n")
         .map((line) => JSON.parse(line));
     const kinds = () => parsed(running.stdout()).map(({ kind }) => kind as string);
-    await until(() => expect(kinds().filter((kind) => kind === "delivery")).toHaveLength(2));
+    await eventually(() => expect(kinds().filter((kind) => kind === "delivery")).toHaveLength(2));
     expect(running.stdout().match(/"delay":7,/g)).toHaveLength(2);
     expect(kinds()[0]).toBe("listening");
     expect(new Set(kinds())).toEqual(new Set(["listening", "record", "delivery"]));
@@ -210,7 +213,7 @@ describe("sandbox", () => {
     running.type("nonsense");
     running.type("publish 1");
     const error = { error: { message: expect.any(String) } };
-    await until(() => expect(parsed(running.stderr())).toEqual([error, error]));
+    await eventually(() => expect(parsed(running.stderr())).toEqual([error, error]));
   });
 
   test("--demo begins with a few listings and bookings of each status, and sends nothing", async () => {
@@ -296,16 +299,16 @@ describe("sandbox --accounts", () => {
       "It has the accounts a17, b2. The token of an account is sandbox-token-<account>.",
     );
     type("request AAA1");
-    await until(() => expect(stdout()).toContain("booking AAA1 is Request"));
+    await eventually(() => expect(stdout()).toContain("booking AAA1 is Request"));
     type("account b2");
-    await until(() => expect(stdout()).toContain("The commands act on account b2. Others: a17."));
+    await eventually(() => expect(stdout()).toContain("The commands act on account b2. Others: a17."));
     type("approve AAA1");
-    await until(() => expect(stderr()).toContain("there is no booking AAA1"));
+    await eventually(() => expect(stderr()).toContain("there is no booking AAA1"));
     type("account c3");
-    await until(() => expect(stderr()).toContain("must be an account of the sandbox: a17, b2"));
+    await eventually(() => expect(stderr()).toContain("must be an account of the sandbox: a17, b2"));
     type("account a17");
     type("approve AAA1");
-    await until(() => expect(stdout()).toContain("booking AAA1 is Confirmed"));
+    await eventually(() => expect(stdout()).toContain("booking AAA1 is Confirmed"));
   });
 
   test("--to names the account in the URL of each, and each line names the account", async () => {
@@ -316,10 +319,10 @@ describe("sandbox --accounts", () => {
     });
     const { type, stdout } = await sandbox(["--accounts", "a17,b2", "--to", `${url}/hooks`]);
     type("book AAA1");
-    await until(() => expect(stdout()).toMatch(/ a17 -> bookings .*: 200 in/));
+    await eventually(() => expect(stdout()).toMatch(/ a17 -> bookings .*: 200 in/));
     type("account b2");
     type("book BBB1");
-    await until(() => expect(stdout()).toMatch(/ b2 -> bookings .*: 200 in/));
+    await eventually(() => expect(stdout()).toMatch(/ b2 -> bookings .*: 200 in/));
     expect(taken).toEqual(["a17", "b2"]);
   });
 
@@ -329,7 +332,9 @@ describe("sandbox --accounts", () => {
       const from = stdout().length;
       type(`account ${account}`);
       type("list");
-      await until(() => expect(stdout().slice(from)).toMatch(/booking \w+ is Declined[\s\S]*is InReview/));
+      await eventually(() =>
+        expect(stdout().slice(from)).toMatch(/booking \w+ is Declined[\s\S]*is InReview/),
+      );
     }
   });
 
@@ -337,12 +342,12 @@ describe("sandbox --accounts", () => {
     const file = join(directory(), "state.json");
     const first = await sandbox(["--accounts", "a17,b2", "--state", file]);
     first.type("request AAA1");
-    await until(() => expect(first.stdout()).toContain("booking AAA1 is Request"));
+    await eventually(() => expect(first.stdout()).toContain("booking AAA1 is Request"));
     first.type("quit");
     await first.ended;
     const second = await sandbox(["--accounts", "a17,b2", "--state", file]);
     second.type("list");
-    await until(() => expect(second.stdout()).toContain("booking AAA1 is Request"));
+    await eventually(() => expect(second.stdout()).toContain("booking AAA1 is Request"));
     second.type("quit");
     await second.ended;
     const { code, stderr } = await cli(`sandbox --port 0 --state ${file}`);

@@ -1,5 +1,6 @@
 import { join } from "node:path";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { eventOf } from "../stores/event.ts";
 import { ctrlC, spawned } from "./process.ts";
 import { clientOf, directory, fileStore, platform, receiver } from "./support.ts";
 
@@ -10,8 +11,7 @@ async function setUp() {
   const file = join(directory(), "events.db");
   const store = fileStore(file);
   onTestFinished(() => store.close());
-  const event = { ref: "booking:HX3K9", source: "webhook", topic: null, notification: "{}" } as const;
-  await store.add({ eventId: crypto.randomUUID(), timestamp: "2026-11-21T10:00:00Z", ...event });
+  await store.add(eventOf("booking:HX3K9"));
   const [claim] = await store.claim({ limit: 1, leaseDuration: 60_000 });
   const entry = { duration: 5, reason: "denied" } as const;
   await store.settle(claim!, { state: "parked", reason: "denied", entry });
@@ -69,12 +69,12 @@ describe("a command that asks on a terminal ends after the answer", () => {
   test.each([
     ["config off", "Switch the delivery of notifications off", "isActive"],
     ["config delete", "Delete the webhook configuration", "deleted"],
-    ["events replay --all", "Replay 1 parked event", "1 event will be handled again\n"],
-    ["events discard --all", "Discard 1 parked event", "1 event discarded\n"],
+    ["events replay --all", "Replay 1 parked event", "1 event will be handled again (parked)\n"],
+    ["events discard --all", "Discard 1 parked event", "1 event discarded (parked)\n"],
     [
       "events prune --state parked --reason denied --older-than 0",
       "Delete all events that have been parked for 0 or longer and have the reason denied",
-      "1 event deleted\n",
+      "1 parked event deleted\n",
     ],
     [
       "events erase booking:HX3K9",

@@ -1,6 +1,3 @@
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { stripVTControlCharacters } from "node:util";
 import {
@@ -14,11 +11,12 @@ import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
-import { expect, onTestFinished, vi } from "vitest";
+import { expect, onTestFinished } from "vitest";
 import { run } from "../../src/cli/cli.ts";
 import { serve } from "../support/serve.ts";
 import { freePort } from "../support/server-process.ts";
 
+export { temporaryFolder as directory } from "../support/temporary-folder.ts";
 export { serve };
 
 export interface Ended {
@@ -150,13 +148,6 @@ export async function servedAppOf(env: Env, secret?: string) {
   return { ...app, url: `${await serve(toNodeHandler(app.webhooks))}/hooks?key=s3cret` };
 }
 
-/** Makes a directory, which is deleted after the test. */
-export function directory(): string {
-  const path = mkdtempSync(join(tmpdir(), "stayhook-cli-"));
-  onTestFinished(() => rmSync(path, { recursive: true, force: true }));
-  return path;
-}
-
 export const quiet = { debug() {}, info() {}, warn() {}, error() {} };
 
 /** Starts an endpoint that answers 200 to every request. It keeps URLs and bodies. */
@@ -175,6 +166,3 @@ export async function receiver() {
 export const closed = async () => `http://127.0.0.1:${await freePort()}`;
 
 export const plain = stripVTControlCharacters;
-
-export const until = <T>(assertion: () => T | Promise<T>): Promise<T> =>
-  vi.waitFor(assertion, { timeout: 20_000, interval: 10 });

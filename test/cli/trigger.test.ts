@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { cli, closed, platform, receiver, serve, servedAppOf, start, until } from "./support.ts";
+import { eventually } from "../support/eventually.ts";
+import { cli, closed, platform, receiver, serve, servedAppOf, start } from "./support.ts";
 
 test("sends one notification as the platform does, and ends with 0 if the answer is 200", async () => {
   const { sandbox, env } = await platform();
@@ -91,7 +92,7 @@ test("Ctrl-C ends the command while the endpoint does not answer", async () => {
     asked = true;
   });
   const running = start(["trigger", "message", "--to", to]);
-  await until(() => expect(asked).toBe(true));
+  await eventually(() => expect(asked).toBe(true));
   running.interrupt();
   expect(await running.ended).toEqual({ code: 130, stdout: "", stderr: "" });
 });

@@ -10,6 +10,11 @@ for (const { name, load } of commands) {
 }
 
 describe("help", () => {
+  test.each(["", "events replay ", "config ensure "])("of %j is no wider than the terminal", async (path) => {
+    const { stdout } = await cli(`${path}--help`, { terminal: true, columns: 70 });
+    for (const line of stdout.split("\n")) expect(line.length, line).toBeLessThanOrEqual(70);
+  });
+
   test("lists the commands, the environment variables and the exit codes", async () => {
     expect(paths).toContain("events replay");
     const { code, stdout, stderr } = await cli("--help");
@@ -59,8 +64,7 @@ test.each([
   ["config show", 'Did you mean "stayhook config get"?'],
   ["events counts --store events.db --schema other", "--schema works only with PostgreSQL."],
   ["events counts --store events.db --prefix other", "--prefix works only with Redis."],
-  ["completion tcsh", "<shell> must be bash, zsh or fish."],
-  ["completion", "<shell> is missing"],
+  ["completion bash", "There is no command completion. See stayhook --help."],
   ["listings --nonsense", "There is no option --nonsense. See stayhook listings --help."],
   ["listings --statis x", "There is no option --statis. Did you mean --status?"],
   ["listings extra", "There are too many arguments."],
@@ -99,7 +103,7 @@ test.each([
   ["trigger booking.Nonsense --to http://127.0.0.1:1", "The first argument must be"],
   ["trigger listing abc --to http://127.0.0.1:1", "an integer"],
   ["trigger booking A --to nowhere", "--to or STAYHOOK_TARGET must be"],
-  ["trigger message A --to http://127.0.0.1:1", "A message has no code or id."],
+  ["trigger unknown A --to http://127.0.0.1:1", "An unknown event has no code or id."],
   ["trigger listing 7 --booking A --to http://127.0.0.1:1", "--booking works only with"],
   ["copy", "copy requires --from and --to."],
   ["copy --from a.db --to a.db", "the same store"],

@@ -243,6 +243,7 @@ describe("a `fetch` of another implementation", () => {
     });
     const long = recorded({ fetch: async () => other(`"${"x".repeat(100)}"`), maxResponseBytes: 100 });
     expect((await rejection(long.client.bookings.get("A"))).message).toContain("is longer than 100 bytes");
+    expect(() => recorded({ maxResponseBytes: 1 })).not.toThrow();
   });
 
   const used = async () => {

@@ -4,6 +4,7 @@ import * as z from "zod";
 import type { ListPage, QueryInput } from "../../src/client/client-options.ts";
 import { listFactsOf } from "../../src/client/paging.ts";
 import { Listing } from "../../src/models/records.ts";
+import { sized } from "../support/soak.ts";
 import { layers, wrap } from "./answer-forms.ts";
 import {
   answering,
@@ -37,7 +38,7 @@ describe("a list", () => {
         const { json } = wrap(payload, { wrappers: envelope, arrayAt: undefined });
         expect(await list({ json })).toEqual(read);
       }),
-      { numRuns: 80 },
+      { numRuns: sized(25, 80) },
     );
     expect(await list({ json: rows })).toEqual(read);
     expect(await list({ json: { data: ["a"], results: rows } })).toEqual(read);
@@ -149,7 +150,7 @@ describe("an invalid row", () => {
       body: json,
       valid: read,
     });
-    expect(listFactsOf(error)).toEqual({ partial: false, invalid: 2 });
+    expect(listFactsOf(error)).toMatchObject({ partial: false, invalid: 2 });
     const listings = Listing.extend({ beds: z.coerce.number() });
     const own = list({ json: [{ ...listing, beds: "2" }, listing] }, { models: { listing: listings } });
     expect((await rejection(own)).valid).toEqual([{ ...listing, beds: 2 }]);
@@ -158,9 +159,9 @@ describe("an invalid row", () => {
   it("is the last of 1,000 that the client reads: the list then counts as partial", async () => {
     const error = await rejection(list({ json: [listing, ...Array(1_500).fill({ listingId: 1 }), listing] }));
     expect(error.valid).toEqual([listing]);
-    expect(listFactsOf(error)).toEqual({ partial: true, invalid: 1_000 });
+    expect(listFactsOf(error)).toMatchObject({ partial: true, invalid: 1_000 });
     const hinted = await rejection(list({ json: { data: [listing, null], total: 9 } }));
-    expect(listFactsOf(hinted)).toEqual({ partial: true, invalid: 1 });
+    expect(listFactsOf(hinted)).toMatchObject({ partial: true, invalid: 1 });
   });
 });
 
@@ -197,12 +198,13 @@ describe("without nextPage, an answer that hints at further pages", () => {
     expect(warnings).toEqual([
       `stayhook: the list of listings may be incomplete: ${hint} in the answer hints at more pages. Give the client the option \`nextPage\`.`,
     ]);
-    expect(listFactsOf(found)).toEqual({ partial: true, invalid: 0 });
+    expect(listFactsOf(found)).toMatchObject({ partial: true, invalid: 0 });
   });
 
   it.each<[Reply]>([
     [{ json: { data: rows, next: null, hasMore: false, total: 2, totalPages: 1, page: 1 } }],
     [{ json: rows, headers: { link: '</v2/listings>; rel="self"', "x-next-page": "" } }],
+    [{ json: { data: rows, totalPages: 1 } }],
     [{ json: { data: rows, links: { next: null, prev: "/x" } } }],
     [{ json: { data: rows, limit: 2, total: 2 } }],
     [{ json: { data: rows, limit: 2, hasMore: false } }],
@@ -216,7 +218,7 @@ describe("without nextPage, an answer that hints at further pages", () => {
     [{ json: rows, headers: { "content-range": "items 0-1/2", "x-ratelimit-remaining": "99" } }],
   ])("is told from a complete answer: %j", async (reply) => {
     const { logger, warnings } = keepingLogger();
-    expect(listFactsOf(await list(reply, { logger }))).toEqual({ partial: false, invalid: 0 });
+    expect(listFactsOf(await list(reply, { logger }))).toMatchObject({ partial: false, invalid: 0 });
     expect(warnings).toEqual([]);
   });
 
@@ -266,7 +268,7 @@ describe("nextPage", () => {
       [1, 2, 3].map((page) => `/v2/listings?status=Hidden&page=${page} b`),
     );
     expect(warnings).toEqual([]);
-    expect(listFactsOf(data)).toEqual({ partial: false, invalid: 0 });
+    expect(listFactsOf(data)).toMatchObject({ partial: false, invalid: 0 });
     // Another use of the same result sends nothing.
     expect(await call.then((all) => all.length)).toBe(3);
     expect(await call.finally(() => {})).toBe(data);
@@ -294,7 +296,7 @@ describe("nextPage", () => {
     expect(error.name).toBe("ResponseValidationError");
     expect(error.message).toContain("nextPage returned the same query twice");
     expect(server.requests).toHaveLength(given.length);
-    expect(listFactsOf(error)).toEqual({ partial: true, invalid: 0 });
+    expect(listFactsOf(error)).toMatchObject({ partial: true, invalid: 0 });
     expect(error.valid).toHaveLength(given.length);
   });
 
@@ -365,6 +367,6 @@ describe("nextPage", () => {
     const issues = [{ path: ["data", 0, "status"] }];
     expect(error).toMatchObject({ issues, body: { page: 2 }, valid: [row(1), row(20), row(3)] });
     expect(seen).toEqual([1, 20, 3]);
-    expect(listFactsOf(error)).toEqual({ partial: false, invalid: 1 });
+    expect(listFactsOf(error)).toMatchObject({ partial: false, invalid: 1 });
   });
 });

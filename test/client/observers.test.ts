@@ -17,7 +17,9 @@ async function observe(replies: Reply[], options: Partial<ClientOptions> = {}) {
 describe("observers", () => {
   it("see a request and its answer, without the query", async () => {
     const { seen, client } = await observe([{ json: { ...booking, bookingCode: "A/B" } }]);
+    const start = performance.now();
     await client.bookings.get("A/B", { query: { key: "hidden" } });
+    expect((seen[1] as ResponseObservation).duration).toBeLessThanOrEqual(performance.now() - start);
     const request = {
       id: seen[0]?.id,
       method: "GET",

@@ -2,10 +2,14 @@
 // `clientOf`. A soak plays all tests of the client.
 
 import { readdirSync } from "node:fs";
-import { afterAll, beforeAll, describe } from "vitest";
+import { afterAll, beforeAll, describe, vi } from "vitest";
 import { undiciFetch } from "../../src/client/undici-fetch.ts";
 import { isSoak } from "../support/soak.ts";
 import { transport } from "./support.ts";
+
+// Files share a worker's modules. One that has run there already would add no tests when it is imported again.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 
 beforeAll(() => {
   transport.fetch = undiciFetch();

@@ -156,6 +156,16 @@ describe("the environment", () => {
     expect(issuesOf({ baseUrl: process.env.URLL })).toEqual(["baseUrl"]);
   });
 
+  it.each([
+    ["", true],
+    [null, false],
+  ])("may be unset if an option is %j: %s", (accessToken, isSaid) => {
+    const make = () => new StayhookClient({ ...base, accessToken } as ClientOptions);
+    expect(make).toThrow(
+      isSaid ? /accessToken: .* \(is an environment variable unset\?\)$/ : /^((?!unset).)*$/,
+    );
+  });
+
   it("is named by the error if it has neither", () => {
     vi.stubEnv("STAYHOOK_BASE_URL", "");
     vi.stubEnv("STAYHOOK_ACCESS_TOKEN", undefined);

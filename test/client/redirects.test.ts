@@ -65,9 +65,18 @@ it("a redirect is followed below the path of the base URL, and nowhere else", as
   expect(other.requests).toEqual([]);
 });
 
-it.each([300, 304, 305])("an answer with %i is an error, not a redirect", async (status) => {
+it.each([
+  [300, "APIError"],
+  [304, "APIError"],
+  [305, "APIError"],
+  [399, "APIError"],
+  [400, "BadRequestError"],
+])("an answer with %i is an error, not a redirect", async (status, name) => {
   const server = await platform([to("/x", status)]);
-  expect(await rejection(clientOf(server).bookings.get("A"))).toMatchObject({ name: "APIError", status });
+  const error = await rejection(clientOf(server).bookings.get("A"));
+  expect(error).toMatchObject({ name, status });
+  // A target is told of a 3xx alone.
+  expect(error.message.includes("redirect to")).toBe(status < 400);
   expect(server.requests).toHaveLength(1);
 });
 

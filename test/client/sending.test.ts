@@ -4,11 +4,12 @@ import * as z from "zod";
 import packageJson from "../../package.json" with { type: "json" };
 import { StayhookClient } from "../../src/client/client.ts";
 import { version } from "../../src/version.ts";
+import { sized } from "../support/soak.ts";
 import { accessToken, answering, clientOf, fakeFetch, platform, type Reply, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
 const config = { isActive: true, endpoints: { bookings: "https://hooks.example/b" } };
-const numRuns = 500;
+const numRuns = sized(100, 500);
 
 describe("each endpoint", () => {
   it("is called by its verb, path, query and body", async () => {
@@ -147,6 +148,13 @@ describe("a path", () => {
 
   it.each([Number.NaN, 2 ** 53, "", "x", "../1", true])("takes no listing id %j", async (id) => {
     expect(await outcomeOf(client.listings.get(id as number))).toBe("listingId");
+  });
+
+  it.each([
+    [1.5, "must be an integer, such as 5717008, not "],
+    [2 ** 53, "is larger than a number can hold"],
+  ])("says what is wrong with the listing id %s", async (id, said) => {
+    expect((await rejection(client.listings.get(id))).message).toContain(said);
   });
 
   it.each([

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, it, vi } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { clientOf, platform, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
@@ -66,7 +67,7 @@ describe("an access token", () => {
       if (reason === "initial") return "old";
       if (refreshes === 0) {
         // All calls but the slow one wait for this refresh.
-        await vi.waitFor(() => expect(refused).toHaveBeenCalledTimes(5));
+        await eventually(() => expect(refused).toHaveBeenCalledTimes(5));
         await sleep(10);
         hastyEnds.abort();
       }

@@ -4,21 +4,15 @@ import { readFilter } from "../../src/console/event-filter.ts";
 import { storeConsole } from "../../src/console/inbox.ts";
 import { eventTypes } from "../../src/models/event-types.ts";
 import { cli, directory, fileStore } from "../cli/support.ts";
+import { eventOf } from "../stores/event.ts";
 
 /** Makes a file with an event of a booking and one of a listing, and the file's console. */
 async function recorded() {
   const file = join(directory(), "events.db");
   const store = fileStore(file);
   onTestFinished(() => store.close());
-  const rest = {
-    source: "webhook",
-    topic: null,
-    timestamp: "2026-11-21T10:00:00Z",
-    notification: "{}",
-  } as const;
-  for (const ref of ["booking:HX3K9", "listing:5717008"])
-    await store.add({ eventId: crypto.randomUUID(), ref, ...rest });
-  return { file, site: storeConsole(store, { authorize: () => true }) };
+  for (const ref of ["booking:HX3K9", "listing:5717008"]) await store.add(eventOf(ref));
+  return { file, site: storeConsole(store, { authorize: () => true, operated: () => {} }) };
 }
 
 test("the types of a filter are those of events", () => {
@@ -39,8 +33,8 @@ test.each([
   ["ref", " booking:HX3K9 ", 1],
   ["ref", "5717008", 1],
   ["ref", "listing:5717008", 1],
-  ["ref", "guest:HX3K9", "must be booking:<code> or listing:<id>"],
-  ["ref", "booking:", "must be booking:<code> or listing:<id>"],
+  ["ref", "guest:HX3K9", "must be booking:<code>, listing:<id>, or message:<code>"],
+  ["ref", "booking:", "must be booking:<code>, listing:<id>, or message:<code>"],
   ["type", "booking.Confirmed", 0],
   ["type", "listing.timer.door-code", 0],
   ["type", "booking.Confirmd", "must be one of booking.Initiated"],

@@ -1,5 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import pg from "pg";
 import type { Page } from "playwright-core";
@@ -13,6 +12,7 @@ import { behindToken } from "../../src/console/console-token.ts";
 import { storeConsole } from "../../src/console/inbox.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { serve } from "../support/serve.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
 import { incident } from "./incident.ts";
 
@@ -20,8 +20,7 @@ const connectionString = await postgresUrl();
 
 const stores = {
   SQLite: () => {
-    const directory = mkdtempSync(join(tmpdir(), "stayhook-console-"));
-    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const directory = temporaryFolder();
     return sqliteStore(join(directory, "events.db"));
   },
   PostgreSQL: () => {
@@ -82,13 +81,13 @@ describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_
       // The right ones are replayed.
       mendCalendar();
       await page.click("text=Replay these 46…");
-      await page.waitForSelector("h1:text('Replay 46 events?')");
+      await page.waitForSelector("h1:text('Replay 46 parked events?')");
       expect(await textOf(page)).toContain("These events touch 40 bookings in accounts a17, b7, c3.");
       expect(await textOf(page)).toContain(
         "The calendar of … was not updated <- Error: connect ECONNREFUSED",
       );
       await isClean("question");
-      await page.click("button:text('Replay 46 events')");
+      await page.click("button:text('Replay 46 parked events')");
       await page.waitForSelector("text=Replayed 46 events. 0 done, 0 failed again, 46 waiting.");
       // What came of it.
       await webhooks.drain();
@@ -101,7 +100,7 @@ describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_
       await page.click("text=Apply");
       await page.waitForURL("**error=*");
       await page.click("text=Replay all matching events…");
-      await page.click("button:text('Replay 24 events')");
+      await page.click("button:text('Replay 24 parked events')");
       await page.waitForSelector("text=Replayed 24 events. 0 done, 0 failed again, 24 waiting.");
       await webhooks.drain();
       await page.waitForSelector(
@@ -193,7 +192,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     expect(await violationsOf(page)).toEqual([]);
     expect(await page.title()).toContain("The request was refused");
     await page.goBack();
-    await page.waitForSelector("h1:text('Erase everything about')");
+    await page.waitForSelector("h1:text('Delete ')");
     await page.click("text=Cancel");
     await page.waitForSelector(`h1:text-is('${claimed!.ref}')`);
     await store.settle(claimed!, { state: "released" });
@@ -280,7 +279,9 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
   test("a page of a command that was started again says to open the new URL, and is styled", async () => {
     const { store } = await incident();
     const consoleOf = (token: string) =>
-      toNodeHandler(behindToken(token, (authorize) => storeConsole(store, { authorize })));
+      toNodeHandler(
+        behindToken(token, (authorize) => storeConsole(store, { authorize, operated: () => {} })),
+      );
     let current = consoleOf("first");
     const url = await serve((request, response) => current(request, response));
     const page = await openPage({}, /responded with a status of 403/);

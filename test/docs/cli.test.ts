@@ -7,7 +7,8 @@ import { createWebhookHandler, StayhookClient, sharedSecret } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import { sqliteStore } from "stayhook/sqlite";
 import { expect, onTestFinished, test } from "vitest";
-import { cli, platform, start, until } from "../cli/support.ts";
+import { cli, platform, start } from "../cli/support.ts";
+import { eventually } from "../support/eventually.ts";
 
 const text = readFileSync(new URL("../../docs/cli.md", import.meta.url), "utf8");
 const lines = [...text.matchAll(/```sh\n([\s\S]*?)```/g)]
@@ -92,19 +93,19 @@ test("every command of docs/cli.md does what the text says", async () => {
     }
     if (args[0] === "listen") {
       const running = start(args, { env });
-      await until(() => expect(running.stderr()).toContain("Forwarding new notifications"));
+      await eventually(() => expect(running.stderr()).toContain("Forwarding new notifications"));
       running.interrupt();
       expect((await running.ended).code).toBe(0);
     } else if (args[0] === "console") {
       const running = start([...args, "--port", "0"], { env });
-      await until(() => expect(running.stdout()).toContain("?token="));
+      await eventually(() => expect(running.stdout()).toContain("?token="));
       running.interrupt();
       expect((await running.ended).code).toBe(0);
     } else if (args[0] === "sandbox") {
       const running = start([...args, "--port", "0"], { env });
-      await until(() => expect(running.stdout()).toContain("listens on"));
+      await eventually(() => expect(running.stdout()).toContain("listens on"));
       running.type("book");
-      await until(() => expect(running.stdout().match(/-> bookings .*: 200 in/g)).toHaveLength(2));
+      await eventually(() => expect(running.stdout().match(/-> bookings .*: 200 in/g)).toHaveLength(2));
       running.type("quit");
       expect((await running.ended).code).toBe(0);
     } else {

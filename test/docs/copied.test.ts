@@ -18,7 +18,7 @@ const withoutIndent = (code: string) =>
 
 const blocks = others.flatMap((document) => {
   const text = readFileSync(new URL(document, root), "utf8");
-  return [...text.matchAll(/(.*)\n```(?:ts|js|mjs|typescript|javascript)\n([\s\S]*?)\n```/g)].map(
+  return [...text.matchAll(/(.*)\n```(?:ts|js|mjs|typescript|javascript|sql)\n([\s\S]*?)\n```/g)].map(
     ([, above = "", code = ""]) => ({
       document,
       code,

@@ -2,10 +2,9 @@ import { stripTypeScriptTypes } from "node:module";
 import type { DatabaseSync } from "node:sqlite";
 import type { EventStore, Write } from "stayhook/store";
 import { storeContract } from "stayhook/store/contract";
-import { describe, expect, test, vi } from "vitest";
-import { checkAgainstModel } from "../stores/model-check.ts";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { extractFiles } from "./extract.ts";
-import { MongoClient } from "./mongodb.ts";
 
 type Edit = readonly [from: string, to: string];
 
@@ -30,7 +29,6 @@ const mistakes: Record<string, { readonly edit: Edit; readonly fails: string }> 
 
 const files = extractFiles();
 const code = files.get("own-store.ts") ?? "";
-const mongoCode = files.get("mongo-store.ts") ?? "";
 
 describe("a mistake in the page's driver", () => {
   for (const [mistake, { edit, fails }] of Object.entries(mistakes)) {
@@ -62,105 +60,10 @@ test("the page's driver rolls back the writes of a callback that fails", async (
   await expect(settle(insert, fail)).rejects.toThrow("the callback's own");
   const rows: unknown[] = [];
   const read = (db: DatabaseSync) => void rows.push(...db.prepare("SELECT * FROM own").all());
-  await vi.waitFor(() => settle(insert, read));
+  await eventually(() => settle(insert, read));
   expect(rows).toEqual([{ a: 1 }]);
   await store.close();
 });
-
-type MongoStore = (client: MongoClient, database: string) => EventStore<unknown>;
-
-/** The contract of the page's store for MongoDB, on a stand-in, also with a restart and with two processes. */
-function mongoCases(mongoStore: MongoStore) {
-  const clients = new Map<EventStore<unknown>, MongoClient>();
-  const open = (client: MongoClient) => {
-    const store = mongoStore(client, "test");
-    clients.set(store, client);
-    return store;
-  };
-  const another = (store: EventStore<unknown>) => open(clients.get(store)!);
-  const reopen = async (store: EventStore<unknown>) => {
-    await store.close();
-    return another(store);
-  };
-  return storeContract(() => open(new MongoClient()), { reopen, another });
-}
-
-describe("the page's store for MongoDB keeps the contract", async () => {
-  expect(mongoCode.split("\n").length).toBeLessThan(300);
-  const { mongoStore } = await load(mongoCode);
-  for (const { name, run } of mongoCases(mongoStore)) test.concurrent(name, run);
-});
-
-test("the page's store for MongoDB gives the same results as the memory store", async () => {
-  const { mongoStore } = await load(mongoCode);
-  await checkAgainstModel({ create: () => mongoStore(new MongoClient(), "test"), numRuns: 20 });
-}, 60_000);
-
-const mongoMistakes: typeof mistakes = {
-  "a write has no condition": {
-    edit: ['const found = { _id: key, version: expected ?? "" };', "const found = { _id: key };"],
-    fails: "sharing: an event that one process adds during a claim by the other is claimed",
-  },
-  "a new document replaces a known one": {
-    edit: ["await documents.insertOne(", "await documents.replaceOne({ _id: key },"],
-    fails: "add: a new event is stored, and can be claimed at once",
-  },
-  "an index has no order": {
-    edit: [".sort({ [by]: 1 })", ""],
-    fails: "order: the record that is due longest is claimed first",
-  },
-  "the change stream is not read": {
-    edit: ['changes.on("change", wake);', ""],
-    fails: "sharing: an event that one process adds wakes the subscriber of the other process",
-  },
-};
-
-describe("a mistake in the page's store for MongoDB", () => {
-  for (const [mistake, { edit, fails }] of Object.entries(mongoMistakes)) {
-    test.concurrent(`is found: ${mistake}`, async () => {
-      const [from, to] = edit;
-      expect(mongoCode.split(from).length, from).toBe(2);
-      const { mongoStore } = await load(mongoCode.replace(from, () => to));
-      const found = mongoCases(mongoStore).find(({ name }) => name === fails);
-      expect(found, fails).toBeDefined();
-      await expect(found?.run()).rejects.toThrow();
-    }, 20_000);
-  }
-});
-
-describe("a claim of the page's store for MongoDB that got no answer", () => {
-  for (const [what, isLate] of [
-    ["and was written", false],
-    ["and arrives late", true],
-  ] as const) {
-    test(what, async () => {
-      const client = new MongoClient();
-      const { mongoStore } = await load(mongoCode);
-      const store = mongoStore(client, "test");
-      await store.add(newEvent("1"));
-      const send = client.withSession.bind(client);
-      let late: (() => Promise<unknown>) | undefined;
-      client.withSession = async (run) => {
-        client.withSession = send;
-        if (isLate) late = () => send(run);
-        else await send(run);
-        throw new Error("the connection was lost");
-      };
-      const claim = async () => store.claim({ limit: 1, leaseDuration: 60_000 });
-      await expect(claim()).rejects.toThrow("the connection was lost");
-      expect(await store.nextDue()).toBe(0);
-      if (isLate) await expect(late!()).rejects.toThrow();
-      expect(await claim()).toMatchObject([{ eventId: "1", attempts: 1 }]);
-      await store.close();
-    });
-  }
-});
-
-test("a write of the page's store for MongoDB that always fails ends with an error that says what to do", async () => {
-  const { mongoStore } = await load(mongoCode.replace("if (document", "throw new Conflict();\nif (document"));
-  const adding = mongoStore(new MongoClient(), "test").add({ ...newEvent("1"), ref: "booking:A" });
-  await expect(adding).rejects.toThrow("Other processes changed booking:A during each of 100 tries.");
-}, 20_000);
 
 function newEvent(eventId: string) {
   const source = "webhook" as const;
@@ -176,6 +79,5 @@ async function load(source: string) {
   );
   return (await import(/* @vite-ignore */ `data:text/javascript,${encodeURIComponent(script)}`)) as {
     readonly ownStore: (path: string) => EventStore<unknown>;
-    readonly mongoStore: MongoStore;
   };
 }

@@ -11,21 +11,16 @@ export const standing = [
   "docs/handler.md",
   "docs/production.md",
   "docs/security.md",
-  "docs/types.md",
-  "docs/upgrading.md",
 ];
 
 /** Documents whose blocks use names that the text around them introduces. */
 export const documents = [
   "docs/client.md",
-  "docs/proxy.md",
-  "docs/how-it-works.md",
   "docs/custom-store.md",
   "docs/stores/sqlite.md",
   "docs/stores/postgresql.md",
   "docs/stores/mysql.md",
   "docs/stores/redis.md",
-  "docs/logging.md",
   "docs/telemetry.md",
 ];
 
@@ -36,7 +31,6 @@ const standIns: Readonly<Record<string, string>> = {
   '"pino"': '"../../loggers.ts"',
   '"winston"': '"../../loggers.ts"',
   '"@sentry/node"': '"../../sentry.ts"',
-  '"mongodb"': '"../../mongodb.ts"',
 };
 
 export interface Block {

@@ -11,7 +11,6 @@ export async function makeGiven() {
   await sandbox.bookings.create({ bookingCode: "HX3K9", status: "Confirmed" });
   const client = new StayhookClient({ baseUrl: platformUrl, accessToken: sandbox.accessToken });
   const store = memoryStore();
-  const webhooks = createWebhookHandler({ client, store, on: {}, verify: false, autoStart: false });
   const directory = mkdtempSync(join(tmpdir(), "stayhook-docs-"));
   const made: WebhookHandler[] = [];
   const making = ((options: Parameters<typeof createWebhookHandler>[0]) => {
@@ -23,7 +22,6 @@ export async function makeGiven() {
     platform: sandbox,
     client,
     store,
-    webhooks,
     createWebhookHandler: making,
     /** Handlers that the block has made. */
     made,
@@ -31,7 +29,7 @@ export async function makeGiven() {
     database: join(directory, "events.db"),
     backup: join(directory, "backup.db"),
     async end() {
-      for (const handler of [webhooks, ...made]) await handler.close({ timeout: 0 });
+      for (const handler of made) await handler.close({ timeout: 0 });
       await sandbox.close();
       rmSync(directory, { recursive: true, force: true });
     },

@@ -1,4 +1,4 @@
-// The loggers of docs/logging.md. They write into `logged`, not to the console.
+// The loggers of docs/telemetry.md. They write into `logged`, not to the console.
 import { Writable } from "node:stream";
 import { pino as realPino } from "pino";
 import winston from "winston";

@@ -5,7 +5,8 @@ import { once } from "node:events";
 import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/server-process.ts";
 import { extractBlocks } from "./extract.ts";
 
@@ -45,7 +46,7 @@ test("the example exits after store.close(), although a callback ignores its sig
     stream.on("data", (chunk) => {
       said += chunk;
     });
-  await vi.waitFor(() => expect(said).toContain("callback"), 20_000);
+  await eventually(() => expect(said).toContain("callback"));
   const startedAt = performance.now();
   app.kill("SIGTERM");
   const [code] = await once(app, "exit", { signal: AbortSignal.timeout(30_000) });

@@ -37,12 +37,16 @@ const names = (rows: string[][]) => rows.flatMap(([first]) => codes(first));
 
 function membersOf(path: string, name: string): string[] {
   const source = ts.createSourceFile(path, readFileSync(join(root, path), "utf8"), ts.ScriptTarget.Latest);
-  const declared = source.statements
-    .filter(ts.isInterfaceDeclaration)
-    .find((each) => each.name.text === name);
-  const members = declared?.members.flatMap((member) =>
-    member.name && ts.isIdentifier(member.name) ? [member.name.text] : [],
+  const declared = source.statements.flatMap(
+    (each): { name: ts.Identifier; members: readonly ts.TypeElement[] }[] => {
+      if (ts.isInterfaceDeclaration(each)) return [each];
+      if (!ts.isTypeAliasDeclaration(each) || !ts.isTypeLiteralNode(each.type)) return [];
+      return [{ name: each.name, members: each.type.members }];
+    },
   );
+  const members = declared
+    .find((each) => each.name.text === name)
+    ?.members.flatMap((member) => (member.name && ts.isIdentifier(member.name) ? [member.name.text] : []));
   expect(members, name).toBeDefined();
   return members ?? [];
 }
@@ -89,7 +93,7 @@ test("everything that observe gets", () => {
   const kinds: Record<Observation["kind"], true> = {
     ...{ received: true, duplicate: true, invalid: true, refused: true },
     ...{ started: true, done: true, failed: true, parked: true, paused: true, resumed: true },
-    ...{ silent: true, missed: true, drift: true },
+    ...{ silent: true, missed: true, drift: true, operated: true },
   };
   expect(names(rowsOf("telemetry.md", "`kind`"))).toEqual(Object.keys(kinds));
 });

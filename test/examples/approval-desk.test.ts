@@ -1,6 +1,7 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import type { Sandbox } from "../../src/testing/index.ts";
 import { installed } from "../package/support/consumer.ts";
+import { eventually } from "../support/eventually.ts";
 import { between, later } from "./support/between.ts";
 import { expectLines, expectRefusals, notificationOf, platform, subscribe } from "./support/drive.ts";
 import { type Example, PATIENCE, startExample } from "./support/example.ts";
@@ -58,14 +59,11 @@ test("lists what is to be decided, the most urgent first, until it is decided", 
   // The earliest of several events counts, in whatever order they come.
   for (const ago of [5, 9, 1])
     await sandbox.send(notificationOf(others[1], new Date(Date.parse(timestamp) - ago * HOUR)));
-  await vi.waitFor(
-    async () => {
-      const [first] = await listed(example);
-      expect(first).toMatchObject({ bookingCode: others[1].bookingCode });
-      expect(Date.parse(first!.decideBy)).toBe(Date.parse(timestamp) + 15 * HOUR);
-    },
-    { timeout: PATIENCE },
-  );
+  await eventually(async () => {
+    const [first] = await listed(example);
+    expect(first).toMatchObject({ bookingCode: others[1].bookingCode });
+    expect(Date.parse(first!.decideBy)).toBe(Date.parse(timestamp) + 15 * HOUR);
+  }, PATIENCE);
   const html = await page(example, "text/html");
   expect(html).toContain("3 to decide on");
   expect(html).toContain("&#60;A&#38;B&#62;");
@@ -120,9 +118,7 @@ test("reminds once, whatever is killed, and not of what was decided while nobody
   await second.said(`REMINDER: decide on ${urgent}`);
   await second.said(`REMINDER: decide on ${cut}`);
   const open = async () => (await listed(second)).map(({ bookingCode }) => bookingCode);
-  await vi.waitFor(async () => expect(await open()).toEqual([urgent, cut, soon, calm]), {
-    timeout: PATIENCE,
-  });
+  await eventually(async () => expect(await open()).toEqual([urgent, cut, soon, calm]), PATIENCE);
   await second.kill();
 
   const third = await start({ sandbox, env, directory, command: later(3.6 * HOUR) });

@@ -4,7 +4,8 @@ import { mkdtempSync, readdirSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify, stripVTControlCharacters } from "node:util";
-import { expect, it, onTestFinished, type TestContext, vi } from "vitest";
+import { expect, it, onTestFinished, type TestContext } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { built, root } from "./built.ts";
 
 const main = "examples/day/main.ts";
@@ -134,13 +135,13 @@ it.each([
   const exited = once(day, "exit");
   // Send the signal before any delivery. The subscriber then has no message to send, and cannot notice from a failed
   // send that its parent is gone.
-  await vi.waitFor(() => expect(stdout).toContain("the subscriber, listens on"), { timeout: 60_000 });
+  await eventually(() => expect(stdout).toContain("the subscriber, listens on"), 60_000);
   const [pid] = pids(stripVTControlCharacters(stdout)) as [number];
   onTestFinished(() => void (isAlive(pid) && process.kill(pid, "SIGKILL")));
   expect(isAlive(pid)).toBe(true);
   day.kill(signal);
   expect(await exited).toEqual(ending);
-  await vi.waitFor(() => expect(isAlive(pid)).toBe(false), { timeout: 5000 });
+  await eventually(() => expect(isAlive(pid)).toBe(false));
   // After SIGKILL, no process is left to delete the files.
   if (signal !== "SIGKILL") expect(readdirSync(TMPDIR)).toEqual([]);
 });

@@ -1,12 +1,12 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, globSync, readFileSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import { expect, onTestFinished, test } from "vitest";
 import { choosePort } from "../../examples/day/port.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const root = join(import.meta.dirname, "../..");
 const examples = globSync("examples/**/*.{ts,cjs,json}", {
@@ -72,8 +72,7 @@ test.each(examples.filter(({ code }) => code.includes('"node:http"')))(
 );
 
 test("lambda/local.ts answers a malformed URL and goes on", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-local-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   cpSync(join(root, "examples/lambda/local.ts"), join(directory, "local.ts"));
   const echo =
     "export const handler = async ({ rawPath }) => ({ statusCode: 200, headers: {}, body: rawPath });";

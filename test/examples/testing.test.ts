@@ -62,7 +62,7 @@ describe("docs/testing.md", () => {
       ),
     );
     expect(readFileSync(subscriber, "utf8")).toContain(
-      "await calendar.delete(bookingCode, listingId, checkIn, checkOut);",
+      "await calendar.delete(to.bookingCode, to.listingId, to.checkIn, to.checkOut);",
     );
     const [inVitest, inNode] = await Promise.all([
       run(vitest, "run", "--root", "testing/vitest"),

@@ -2,10 +2,11 @@ import { randomBytes } from "node:crypto";
 import { join as pathOf } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import pg from "pg";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { decrypt, encrypt } from "../../examples/vendor/encryption.ts";
 import { createSandbox, type SandboxAccount } from "../../src/testing/index.ts";
 import { installed } from "../package/support/consumer.ts";
+import { eventually } from "../support/eventually.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { later } from "./support/between.ts";
 import { notificationOf, post } from "./support/drive.ts";
@@ -26,19 +27,16 @@ const ask = ({ url }: Example, method: string, path: string, body?: object) =>
 
 /** Waits until the calendar of an account has these stays, each as `<booking> <first night>`. */
 const expectCalendar = (example: Example, account: string, stays: readonly string[]) =>
-  vi.waitFor(
-    async () => {
-      const answer = await ask(example, "GET", `/accounts/${account}/calendar`);
-      const rows = (await answer.json()) as { booking: string; check_in: string }[];
-      expect(rows.map(({ booking, check_in }) => `${booking} ${check_in}`).sort()).toEqual([...stays].sort());
-    },
-    { timeout: PATIENCE, interval: 50 },
-  );
+  eventually(async () => {
+    const answer = await ask(example, "GET", `/accounts/${account}/calendar`);
+    const rows = (await answer.json()) as { booking: string; check_in: string }[];
+    expect(rows.map(({ booking, check_in }) => `${booking} ${check_in}`).sort()).toEqual([...stays].sort());
+  }, PATIENCE);
 
 const expectMetric = (example: Example, line: string) =>
-  vi.waitFor(
+  eventually(
     async () => expect((await (await ask(example, "GET", "/metrics")).text()).split("\n")).toContain(line),
-    { timeout: PATIENCE, interval: 50 },
+    PATIENCE,
   );
 
 /** The values of all tables of the example. */
@@ -187,15 +185,12 @@ test("two processes start on an empty database, and an account leaves one and jo
   // Both find no table of accounts, and then wait for this transaction.
   await database.query("BEGIN; CREATE TABLE accounts (account text PRIMARY KEY)");
   const both = Promise.all([start(options), start(options)]);
-  await vi.waitFor(
-    async () => {
-      // Unlike pg_stat_activity, pg_locks is read anew in each statement of a transaction.
-      const waiting = `SELECT FROM pg_locks AS lock WHERE NOT granted AND EXISTS (SELECT FROM pg_locks AS own
+  await eventually(async () => {
+    // Unlike pg_stat_activity, pg_locks is read anew in each statement of a transaction.
+    const waiting = `SELECT FROM pg_locks AS lock WHERE NOT granted AND EXISTS (SELECT FROM pg_locks AS own
         WHERE own.pid = lock.pid AND own.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`;
-      expect((await database.query(waiting)).rowCount).toBe(2);
-    },
-    { timeout: PATIENCE, interval: 50 },
-  );
+    expect((await database.query(waiting)).rowCount).toBe(2);
+  }, PATIENCE);
   await database.query("ROLLBACK");
   const [first, second] = await both;
 
@@ -204,7 +199,7 @@ test("two processes start on an empty database, and an account leaves one and jo
   await a17.bookings.instantBook({ listingId: 7, bookingCode: "HANGS" });
   await expectMetric(first, 'stayhook_events{state="processing"} 1');
   const leaving = ask(first, "DELETE", "/accounts/a17");
-  await vi.waitFor(async () =>
+  await eventually(async () =>
     expect(await (await ask(first, "GET", "/accounts")).json()).toMatchObject({ accounts: [] }),
   );
   a17.faults.clear();
@@ -234,9 +229,10 @@ test("an account that joins again while its DELETE waits keeps everything", {
   await sandbox.settled();
   await expectMetric(example, 'stayhook_events{state="processing"} 1');
   const leaving = ask(example, "DELETE", "/accounts/a17");
-  await vi.waitFor(() => expect(valuesIn(example.directory).filter(isOf("a17/booking:OLD"))).toEqual([]), {
-    timeout: PATIENCE,
-  });
+  await eventually(
+    () => expect(valuesIn(example.directory).filter(isOf("a17/booking:OLD"))).toEqual([]),
+    PATIENCE,
+  );
   a17.faults.clear();
   expect(await join(example, a17)).toBe(201);
   await book("NEW");
@@ -244,14 +240,14 @@ test("an account that joins again while its DELETE waits keeps everything", {
   await expectCalendar(example, "a17", stays("OLD", "NEW"));
   // stayhook knows both again, so that the reconciler reads them.
   const known = () => new DatabaseSync(pathOf(example.directory, "events.db"), { readOnly: true });
-  await vi.waitFor(() => {
+  await eventually(() => {
     const db = known();
     const refs = db.prepare("SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL").all();
     db.close();
     expect(refs.map(({ ref }) => ref)).toEqual(
       expect.arrayContaining(["a17/booking:OLD", "a17/booking:NEW"]),
     );
-  }, PATIENCE);
+  });
   expect(hooksOf(a17)).toContain("account=a17");
 });
 

@@ -5,7 +5,7 @@ import { Booking, bookingStatuses, Listing, listingStatuses } from "../../src/mo
 import { documentModel } from "../../tools/model-docs.ts";
 
 const root = join(import.meta.dirname, "../..");
-const file = join(root, "docs/fields.md");
+const file = join(root, "docs/events.md");
 
 /** Returns a table of the members of a model's interface: name, type, and the first sentences of the TSDoc. */
 function tableOf(model: "Booking" | "Listing"): string {
@@ -16,21 +16,20 @@ function tableOf(model: "Booking" | "Listing"): string {
   return ["| Field | Type | Always present | Meaning |", "|---|---|---|---|", ...rows].join("\n");
 }
 
-function page(): string {
+const HEAD = "## Fields of bookings and listings\n";
+
+function section(): string {
   const list = (statuses: readonly string[]) => statuses.map((status) => `\`${status}\``).join(", ");
-  return `# Fields of bookings and listings
+  return `${HEAD}
+[Custom fields](#custom-fields) gives types to all others that the platform sends. A test makes this section from the models.
 
-Read this page to find a field of a booking or listing. Records also have all other fields that the platform sends. To
-give these fields types, pass a model to the client. Without a model, read them with
-\`booking as Booking & Record<string, unknown>\`. A test makes this page from the models.
-
-## Booking
+### Booking
 
 ${tableOf("Booking")}
 
 Statuses: ${list(bookingStatuses)}.
 
-## Listing
+### Listing
 
 ${tableOf("Listing")}
 
@@ -38,9 +37,10 @@ Statuses: ${list(listingStatuses)}.
 `;
 }
 
-test("docs/fields.md says what the models have: STAYHOOK_UPDATE_FIELDS=1 writes it", () => {
-  if (process.env.STAYHOOK_UPDATE_FIELDS === "1") writeFileSync(file, page());
-  expect(readFileSync(file, "utf8")).toBe(page());
+test("docs/events.md ends with what the models have: STAYHOOK_UPDATE_FIELDS=1 writes it", () => {
+  const before = readFileSync(file, "utf8").split(HEAD)[0];
+  if (process.env.STAYHOOK_UPDATE_FIELDS === "1") writeFileSync(file, `${before}${section()}`);
+  expect(readFileSync(file, "utf8")).toBe(`${before}${section()}`);
 });
 
 test.each([

@@ -5,8 +5,9 @@ import { text } from "node:stream/consumers";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { StayhookClient, topics } from "stayhook";
 import { createSandbox } from "stayhook/testing";
-import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { openapi } from "../../tools/openapi.ts";
+import { eventually } from "../support/eventually.ts";
 
 const document = openapi();
 const ajv = new Ajv2020({ strict: false, validateFormats: false });
@@ -96,7 +97,7 @@ beforeAll(async () => {
   for (const call of Object.values(calls)) await call();
   await sandbox.bookings.approve("HX3K9");
   await sandbox.listings.publish(5717008);
-  await vi.waitFor(() => expect(received.length).toBeGreaterThanOrEqual(2));
+  await eventually(() => expect(received.length).toBeGreaterThanOrEqual(2));
   await client.webhookConfig.delete();
   for (const missing of [
     () => client.webhookConfig.get(),

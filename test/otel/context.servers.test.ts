@@ -9,6 +9,7 @@ import { createWebhookHandler } from "stayhook";
 import { telemetry } from "stayhook/otel";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { describeEvery, type Kind, opened } from "../stores/every/stores.ts";
+import { eventually } from "../support/eventually.ts";
 import { clientOf, notificationOf, platformOf } from "../webhooks/support.ts";
 import { makeSdk, type SpanShown } from "./sdk.ts";
 
@@ -128,7 +129,7 @@ describeEvery(
             expect(status).toBe(200);
           });
         const handled = (count: number) =>
-          vi.waitFor(() => expect(spans("process bookings")).toHaveLength(count), 20_000);
+          eventually(() => expect(spans("process bookings")).toHaveLength(count));
 
         await post("first");
         await handled(1);

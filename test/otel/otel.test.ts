@@ -21,6 +21,7 @@ import type { EventStore, NewEvent } from "stayhook/store";
 import { createSandbox } from "stayhook/testing";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { alteredStore, first } from "../queue/support.ts";
+import { eventually } from "../support/eventually.ts";
 import { makeSdk, type SpanShown } from "./sdk.ts";
 
 // The type of the store's transaction does not matter here.
@@ -188,7 +189,7 @@ describe("the spans of a notification", () => {
     const { spans, webhooks, store, deliver } = await subscriber({ on: { fallback }, backoff: () => 0 });
     await deliver(eventId, "HX3K9");
     await webhooks.drain();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await webhooks.drain();
       expect(await store.get(eventId)).toMatchObject({ state: "done" });
     });
@@ -227,7 +228,7 @@ describe("the spans of a notification", () => {
     await deliver(eventId, "HX3K9");
     await deliver(another, "HX3K9");
     await webhooks.drain();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       await webhooks.drain();
       expect(spans("process bookings")).toHaveLength(3);
     });
@@ -358,7 +359,9 @@ describe("the metrics", () => {
         counted += 1;
       }),
     });
-    const { points, webhooks, deliver } = await subscriber({ store, maxAttempts: 1, maxBacklog: Infinity });
+    const { points, webhooks, deliver } = await subscriber({
+      ...{ store, backoff: () => 0, maxBacklog: Infinity },
+    });
     const gauges = async () => [
       (await points("stayhook.events.waiting"))[0]?.value,
       (await points("stayhook.events.oldest_age"))[0]?.value,
@@ -371,7 +374,7 @@ describe("the metrics", () => {
     vi.advanceTimersByTime(5000);
     expect(await gauges()).toEqual([2, 5, 0]);
     expect(counted).toBe(2);
-    await webhooks.drain();
+    for (let refusals = 0; refusals < 5; refusals += 1) await webhooks.drain();
     vi.advanceTimersByTime(1000);
     expect(await gauges()).toEqual([0, 0, 2]);
     const [{ attributes, unit } = {} as never] = await points("stayhook.events.oldest_age");

@@ -21,6 +21,7 @@ const loads: Readonly<Record<string, readonly string[]>> = {
   "stayhook/reconcile": ["ky", "uuid", "zod"],
   "stayhook/redis": ["ioredis", "node:crypto", "node:timers", "node:timers/promises", "zod"],
   "stayhook/sqlite": ["node:fs", "node:path", "node:sqlite", "node:timers", "node:timers/promises", "zod"],
+  "stayhook/stays": [],
   "stayhook/store": [],
   "stayhook/store/contract": [],
   "stayhook/testing": ["node:buffer", "node:http", "node:timers", "uuid", "zod"],

@@ -7,7 +7,7 @@ import { installed } from "./support/consumer.ts";
 import { root, subpaths } from "./support/pack.ts";
 
 const file = join(import.meta.dirname, "size-budget.json");
-const document = join(root, "docs/size.md");
+const document = join(root, "bench/size.md");
 
 const toUpdate = "STAYHOOK_UPDATE_SIZES=1 npx vitest run test/package/size.test.ts";
 
@@ -58,7 +58,7 @@ describe("min+gzip, dependencies included", () => {
     ).toEqual(subpaths.toSorted());
   });
 
-  test("docs/size.md has these figures", () => {
+  test("bench/size.md has these figures", () => {
     const rows = readFileSync(document, "utf8").matchAll(/^\| `([^`]+)` \| ([\d.]+) \| ([\d.]+) \|/gm);
     const figures = Array.from(rows, ([, entry = "", ...sizes]) => [entry, sizes.map(Number)] as const);
     expect(figures.map(([entry]) => entry)).toEqual(Object.keys(budgets));
@@ -73,7 +73,7 @@ describe("min+gzip, dependencies included", () => {
   });
 });
 
-/** Writes the measured sizes into docs/size.md, and the sizes plus 3 % into size-budget.json. */
+/** Writes the measured sizes into bench/size.md, and the sizes plus 3 % into size-budget.json. */
 function update(): void {
   const entries = [...measured].map(([entry, { gzipped }]) => [entry, Math.ceil(kB(gzipped) * 10.3) / 10]);
   writeFileSync(file, `${JSON.stringify(Object.fromEntries(entries), null, 2)}\n`);

@@ -134,7 +134,7 @@ describe("the attempt's time", () => {
       attemptTimeout: 10 * SECOND,
       backoff: () => 0,
       work: ({ eventId }, { signal, answered }) => {
-        answered();
+        answered("record");
         if (eventId !== "hangs" || signals.length > 0) return done;
         signals.push(signal);
         return never();
@@ -155,7 +155,7 @@ describe("the attempt's time", () => {
   });
 
   const obedient: TestWork = (_, { signal, answered }) => {
-    answered();
+    answered("record");
     return new Promise((resolve) => signal.addEventListener("abort", () => resolve(done)));
   };
   const inCallback: TestWork = (_, { calling }) => {
@@ -379,7 +379,7 @@ describe("writes that go with the end of an event", () => {
     void queue.runNow(eventOf("a"), HOUR);
     await advance(5 * MINUTE);
     isDown = false;
-    await advance(SECOND);
+    await advance(6 * SECOND);
     expect(ran).toEqual(["a"]);
     expect(await store.get("a")).toMatchObject({
       state: "done",

@@ -1,5 +1,6 @@
 import { stat } from "node:fs/promises";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { done, first, gate, idsOf, queueOf, sleep } from "./support.ts";
 
 function block(ms: number): void {
@@ -17,9 +18,6 @@ const slow =
     return answer;
   };
 
-/** On a busy machine, everything takes several times longer. */
-const soon = (check: () => unknown) => vi.waitFor(check, { timeout: 20_000, interval: 50 });
-
 // These tests block the real event loop, because fake timers do not ring late.
 describe("a blocked event loop", () => {
   test("runs no event twice, and is logged once a minute", async () => {
@@ -27,7 +25,7 @@ describe("a blocked event loop", () => {
       alter: { claim: slow, settle: slow, renew: slow, nextDue: slow },
       leaseDuration: 1500,
       work: async ({ eventId }, { answered }) => {
-        answered();
+        answered("record");
         await sleep(50);
         if (eventId.startsWith("blocks")) block(2000);
         else await sleep(200);
@@ -37,13 +35,15 @@ describe("a blocked event loop", () => {
     const ids = ["blocks 1", ...idsOf(9)];
     await add(...ids);
     queue.start();
-    await soon(async () => expect(await store.counts()).toMatchObject({ done: 10 }));
+    await eventually(async () => expect(await store.counts()).toMatchObject({ done: 10 }));
     await add("blocks 2");
-    await soon(async () => expect(await store.counts()).toMatchObject({ done: 11 }));
+    await eventually(async () => expect(await store.counts()).toMatchObject({ done: 11 }));
     await sleep(500);
     expect(ran).toEqual([...ids, "blocks 2"]);
     expect(kinds()).toEqual(Array(11).fill("done"));
-    expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for 2 s/)]);
+    // A busy machine may be late with a renewal besides.
+    const told = logged.filter((line) => line.includes("blocked"));
+    expect(told).toEqual([expect.stringMatching(/the event loop was blocked for \d s/)]);
     expect(await store.get("blocks 2")).toMatchObject({ state: "done", attempts: 1 });
     await queue.close(0);
   });
@@ -58,7 +58,9 @@ describe("a blocked event loop", () => {
     });
     await add("a");
     queue.start();
-    await soon(() => expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for 1 s/)]));
+    await eventually(() =>
+      expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for 1 s/)]),
+    );
     expect(kinds()).toEqual(["done"]);
     await queue.close(0);
   });
@@ -85,7 +87,7 @@ describe("a blocked event loop", () => {
     });
     await add("a", "blocks");
     queue.start();
-    await soon(() => expect(kinds()).toEqual(["done", "done"]));
+    await eventually(() => expect(kinds()).toEqual(["done", "done"]));
     expect(ran).toEqual(["a", "blocks"]);
     expect(logged.join()).not.toMatch(/did not record/);
     await queue.close(0);

@@ -105,7 +105,7 @@ describe("drain", () => {
     const { queue, add, ran, store } = queueOf({
       concurrency: 2,
       work: (_, { answered }) => {
-        if (answer === done) answered();
+        if (answer === done) answered("record");
         return answer;
       },
     });

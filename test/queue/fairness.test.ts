@@ -1,26 +1,40 @@
 import { describe, expect, test } from "vitest";
-import { Fairness } from "../../src/queue/fairness.ts";
+import {
+  afterFreed,
+  afterNoOther,
+  afterSeen,
+  afterTaken,
+  type Fairness,
+  fullAt,
+  isFull,
+  newFairness,
+  roomAt,
+} from "../../src/queue/fairness.ts";
 
 /**
  * Plays a script on the slots of a process that starts at second 0. Each step is `<name> <account>`, and takes no time.
  * `at 5` is second 5. The account `-` is none.
  */
 function play(slots: number, script: string, hasAccounts = true) {
-  const fairness = new Fairness(slots, hasAccounts, 0);
+  let fairness = newFairness(slots, hasAccounts, 0);
   const found: boolean[] = [];
   let now = 0;
   const nameOf = (name: string): string | undefined => (name === "-" ? undefined : name);
-  const steps: Record<string, (value: string) => unknown> = {
+  const steps: Record<string, (value: string) => Fairness> = {
     at: (second) => {
       now = Number(second) * 1000;
+      return fairness;
     },
-    see: (account) => fairness.see(nameOf(account), now),
-    take: (account) => fairness.take(nameOf(account)),
-    free: (account) => fairness.free(nameOf(account)),
-    finds: () => found.push(fairness.foundNoOther()),
+    see: (account) => afterSeen(fairness, nameOf(account), now),
+    take: (account) => afterTaken(fairness, nameOf(account)),
+    free: (account) => afterFreed(fairness, nameOf(account)),
+    finds: () => {
+      found.push(fairness.last !== undefined);
+      return afterNoOther(fairness);
+    },
   };
   for (const [, name, times, value] of script.matchAll(/([a-z]+)(?:\*(\d+))? (\S+?)(?:;|$)/g))
-    for (let n = 0; n < Number(times ?? 1); n += 1) steps[name!]!(value!);
+    for (let n = 0; n < Number(times ?? 1); n += 1) fairness = steps[name!]!(value!);
   return { fairness, now, found };
 }
 
@@ -73,9 +87,9 @@ describe("an account", () => {
     { script: "at 1; take a; free a", full: [], room: 5 },
   ])("of ten slots: $script", ({ script, full, room }) => {
     const { fairness, now } = play(10, script);
-    expect([fairness.fullAt(now), fairness.roomAt(now)]).toEqual([full, room]);
+    expect([fullAt(fairness, now), roomAt(fairness, now)]).toEqual([full, room]);
     for (const account of ["a", "b", "c"])
-      expect(fairness.isFull(account, now)).toBe((full as string[]).includes(account));
+      expect(isFull(fairness, account, now)).toBe((full as string[]).includes(account));
   });
 
   test.each([
@@ -88,13 +102,17 @@ describe("an account", () => {
     { slots: 2, script: "take a; free a", full: [], room: 1 },
   ])("has half of $slots slots, rounded up: $script", ({ slots, script, full, room }) => {
     const { fairness } = play(slots, script);
-    expect([fairness.fullAt(0), fairness.roomAt(0)]).toEqual([full, room]);
+    expect([fullAt(fairness, 0), roomAt(fairness, 0)]).toEqual([full, room]);
   });
 });
 
 test("without accounts, nothing is full, not even in the first minute", () => {
   const { fairness } = play(10, "see -; take*9 -", false);
-  expect([fairness.fullAt(0), fairness.roomAt(0), fairness.isFull(undefined, 0)]).toEqual([[], ANY, false]);
+  expect([fullAt(fairness, 0), roomAt(fairness, 0), isFull(fairness, undefined, 0)]).toEqual([
+    [],
+    ANY,
+    false,
+  ]);
 });
 
 describe("with one slot, the account that had it last", () => {
@@ -117,7 +135,7 @@ describe("with one slot, the account that had it last", () => {
     },
   ])("$what", ({ script, full }) => {
     const { fairness, now } = play(1, script);
-    expect(fairness.fullAt(now)).toEqual(full);
+    expect(fullAt(fairness, now)).toEqual(full);
   });
 
   test("is let in once", () => {

@@ -65,7 +65,7 @@ export function appOf(
     work: async ({ ref, eventId }, { signal, answered }) => {
       const result = ref === null ? done : await read(ref, signal);
       if (result.state === "done") {
-        answered();
+        answered("record");
         const { account = "", rest } = partsOf(ref ?? eventId);
         waits.push({ account, id: rest, at: sent.get(eventId)!, wait: now() - sent.get(eventId)! });
       }

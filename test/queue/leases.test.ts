@@ -264,7 +264,7 @@ describe("a lease", () => {
       const log: string[] = [];
       const start = performance.now();
       const obedient: TestWork = (_, { signal, answered }) => {
-        answered();
+        answered("record");
         return new Promise((_, reject) =>
           signal.addEventListener("abort", async () => {
             log.push(`aborted at ${Math.round(performance.now() - start)}`);

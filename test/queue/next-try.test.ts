@@ -115,7 +115,7 @@ test.each<{ what: string; x: Answer; sent: readonly Sent[]; reads: readonly numb
       [0, "a/FORGED", 300],
       [2, "a/X"],
     ],
-    reads: [2.2],
+    reads: [2],
   },
 ])("an event is read $what", async ({ x, sent, reads }) => {
   const app = appOf((_, id) => {

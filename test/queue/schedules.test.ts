@@ -1,4 +1,5 @@
 import { expect, test, vi } from "vitest";
+import { REFUSALS } from "../../src/queue/wait-rules.ts";
 import type { EventStore } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { isSoak } from "../support/soak.ts";
@@ -64,12 +65,13 @@ async function live(random: Random): Promise<Record<string, number>> {
     maxAttempts: 1_000_000,
     leaseDuration: 600,
     backoff: () => random.below(40),
-    work: async (_, { answered }) => {
+    work: async ({ refusals }, { answered }) => {
       if (random.oneIn(2)) await sleep(random.below(15));
       if (platform === "down") return outOfReach();
       if (platform === "limits") return outOfReach(random.below(40));
-      if (platform === "refuses") return { ...refused, maxAttempts: undefined };
-      answered();
+      // The fifth refusal in a row parks.
+      if (platform === "refuses" && refusals < REFUSALS - 1) return refused;
+      answered("record");
       return platform === "fails" ? callbackFailed : done;
     },
   });

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, vi } from "vitest";
 import { Log } from "../../src/logger.ts";
 import { Queue } from "../../src/queue/queue.ts";
-import { defaultBackoff } from "../../src/queue/retries.ts";
+import { defaultBackoff } from "../../src/queue/wait-rules.ts";
 import type {
   Backoff,
   Policy,
@@ -53,7 +53,6 @@ export const refused: WorkResult<never> = {
   reason: "not-found",
   error: new Error("404"),
   refused: true,
-  maxAttempts: 5,
 };
 
 export type TestWork = (
@@ -111,7 +110,7 @@ export function queueOf({
   const worker: Work<never> = async (claim, context) => {
     ran.push(claim.eventId);
     const result = await work(claim, context);
-    if (result.state === "done" || result.reason === "callback") context.answered();
+    if (result.state !== "failed" || result.reason === "callback") context.answered("record");
     return result;
   };
   const queue = new Queue<never>({
@@ -165,7 +164,7 @@ export function longWork(...others: string[]) {
   const aborted: unknown[] = [];
   const work: TestWork = ({ eventId }, { signal, answered }) => {
     if (others.includes(eventId)) return done;
-    answered();
+    answered("record");
     signal.addEventListener("abort", () => aborted.push(signal.reason));
     return held.opened.then(() => done);
   };

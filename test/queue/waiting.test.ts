@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { Gate, type Read } from "../../src/queue/gate.ts";
+import { afterFailure, type Gate, newGate, type Read } from "../../src/queue/gate.ts";
 import { Waiting } from "../../src/queue/waiting.ts";
 import type { Lane } from "../../src/queue/work.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
@@ -9,12 +9,19 @@ import { advance, DAY, eventOf, HOUR, idsOf, MINUTE, SECOND, useFakeTime } from 
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 
-/** `a/b` is the gate of the bookings of account a, `a/l` that of its listings, `a` that of the account, `*` that of everything. */
-function gateOf(name: string): Gate {
+const asked = {
+  ...{ since: new Date(0), at: 0, until: 0, askedAt: 0, toldUntil: 0, reason: "", ref: "", isDoubt: false },
+};
+
+/**
+ * `a/b` is the gate of the bookings of account a, `a/l` that of its listings, `a` that of the account, `*` that of everything. The
+ * platform has asked for its wait, so that one record is enough to keep it shut.
+ */
+function gateOf(name: string, shutting: Gate["shutting"] = asked): Gate {
   const [account, kind] = name.split("/");
   const kinds: Record<string, Lane["kind"]> = { b: "bookings", l: "listings" };
   const lane = { account: name === "*" ? undefined : account || undefined, kind: kinds[kind ?? ""] };
-  return new Gate(name === "*" ? "everything" : lane.kind ? "lane" : "account", lane, () => {});
+  return { ...newGate(name === "*" ? "everything" : lane.kind ? "lane" : "account", lane), shutting };
 }
 
 /**
@@ -40,7 +47,8 @@ async function waitingOf(script: string, hasAccounts = true) {
         ...failed,
         state: "retrying",
         in: Number(value) * SECOND,
-        counted: false,
+        count: "nothing",
+        holdsRecord: true,
       });
     else if (name === "refused")
       await store.settle(await claim(), {
@@ -48,7 +56,6 @@ async function waitingOf(script: string, hasAccounts = true) {
         reason: "not-found",
         state: "retrying",
         in: Number(value) * SECOND,
-        counted: true,
       });
     else if (name === "parks") await store.settle(await claim(), { ...failed, state: "parked" });
     else if (name === "ends")
@@ -115,7 +122,7 @@ describe("the next event behind a gate is due", () => {
     { script: "a/booking:X; refused 9; at 9", dueIn: 0 },
     { script: "a/booking:X; refused 9; a/booking:Y; fails 30", dueIn: 9 },
     // Another process tries it, until its lease ends.
-    { script: "a/booking:X; takes; at 9", dueIn: 3591 },
+    { script: "a/booking:X; fails 0; takes; at 9", dueIn: 3591 },
     { script: "a/booking:X; ends", dueIn: undefined },
     { script: "a/booking:X; parks; replays", dueIn: 0 },
     // A timer waits only when its time has come.
@@ -140,17 +147,43 @@ describe("the next event behind a gate is due", () => {
   });
 
   test.each([
-    { what: "asked for a wait", retryAfter: 60 * SECOND, isDoubt: false, dueIn: 90 * SECOND },
-    { what: "asked for a wait that has ended", retryAfter: SECOND, isDoubt: false, dueIn: undefined },
-    { what: "may hide all records", retryAfter: undefined, isDoubt: true, dueIn: 90 * SECOND },
-  ])("after an answer, if the platform $what", async ({ retryAfter, isDoubt, dueIn }) => {
-    const { waiting } = await waitingOf("a/booking:X; refused 99; at 9");
-    const gate = gateOf("a/b");
+    { what: "asked for a wait", script: "refused 39", retryAfter: 60 * SECOND, dueIn: undefined },
+    { what: "may hide all records", script: "refused 39", isDoubt: true, dueIn: 30 * SECOND },
+    { what: "may hide all records for long", script: "refused 60", isDoubt: true, dueIn: undefined },
+    {
+      what: "asked for a wait of the event",
+      script: "fails 60",
+      retryAfter: 60 * SECOND,
+      dueIn: 51 * SECOND,
+    },
+    { what: "asked for a shorter wait", script: "fails 99", retryAfter: 60 * SECOND, dueIn: undefined },
+    { what: "asked for no wait", script: "fails 60", dueIn: undefined },
+  ])("after an attempt, if the platform $what", async ({ script, retryAfter, isDoubt = false, dueIn }) => {
+    const { waiting } = await waitingOf(`a/booking:X; ${script}; at 9`);
+    const gate = { ...gateOf(retryAfter === undefined ? "a/b" : "a"), shutting: undefined };
     const lane = { account: "a", kind: "bookings" } as const;
     const read: Read = { ref: "X", key: "X", lane, beganAt: 0, hasResult: true };
-    gate.shut(read, { reason: "", error: undefined, retryAfter, isDoubt }, performance.now() - 5 * SECOND);
-    expect(await waiting.dueIn(gate)).toBe(dueIn);
+    const outage = { everything: retryAfter !== undefined, wholeKind: isDoubt, retryAfter };
+    const fact = { read, outage, error: undefined, isFirst: true, date: new Date(), spread: 1 };
+    const shut = afterFailure(gate, { ...fact, now: performance.now() - 5 * SECOND });
+    expect(await waiting.dueIn(shut)).toBe(dueIn);
   });
+
+  test.each([
+    { gate: "a/b", script: "a/booking:X; fails 9", keeps: false },
+    { gate: "a/b", script: "a/booking:X; fails 9; again a/booking:X+5", keeps: false },
+    { gate: "a/b", script: "a/booking:X; fails 9; a/booking:Y; fails 9", keeps: true },
+    { gate: "*", script: "a/booking:X; fails 9", keeps: false },
+    { gate: "*", script: "a/booking:X; fails 9; b/booking:X; fails 9", keeps: true },
+    { gate: "a", script: "a/booking:X; fails 9", keeps: true },
+  ])(
+    "keeps $gate shut after a row of failures, if another record waits: $script",
+    async ({ gate, script, keeps }) => {
+      const { waiting } = await waitingOf(script);
+      const dueIn = await waiting.dueIn(gateOf(gate, { ...asked, askedAt: undefined }));
+      expect(dueIn !== undefined).toBe(keeps);
+    },
+  );
 
   test("although 200 others that wait are newer", async () => {
     const { waiting, store } = await waitingOf("a/booking:X; fails 9; timer a/booking:T+8");
@@ -162,7 +195,8 @@ describe("the next event behind a gate is due", () => {
       await store.settle(claim!, {
         state: "retrying",
         in: DAY,
-        counted: false,
+        count: "nothing",
+        holdsRecord: true,
         reason: "unavailable",
         entry,
       });
@@ -205,13 +239,9 @@ describe("the events that have waited for a minute", () => {
     { script: "a/booking:X; at 60.001", found: ["a/booking:X"] },
     { script: "a/booking:X; at 60", found: [] },
     { script: "a/listing:X; b/booking:X; message a/1; at 60.001", found: [] },
-    // A failed event waits since its first failure.
-    { script: "a/booking:X; at 30; fails 9; at 89.999", found: [] },
-    { script: "a/booking:X; at 30; fails 9; at 90", found: ["a/booking:X"] },
-    { script: "a/booking:X; at 30; fails 9; at 50; fails 9; at 90", found: ["a/booking:X"] },
-    // The history has ten entries, so that nobody knows the first failure.
-    { script: `a/booking:X; at 30;${" fails 0;".repeat(9)} at 89.999`, found: [] },
-    { script: `a/booking:X; at 30;${" fails 0;".repeat(10)} at 60.001`, found: ["a/booking:X"] },
+    // Only the claim of a failed event tells since when it fails.
+    { script: "a/booking:X; at 30; fails 9; at 59.999", found: [] },
+    { script: "a/booking:X; at 30; fails 9; at 60.001", found: ["a/booking:X"] },
     { script: "a/booking:X; parks; at 60.001", found: [] },
     { script: "a/booking:X; ends; at 60.001", found: [] },
     // A replayed event waits since its replay.

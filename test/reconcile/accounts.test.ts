@@ -10,6 +10,7 @@ import type { Sandbox } from "stayhook/testing";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { hashOf } from "../../src/reconcile/schedule.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
+import { eventually } from "../support/eventually.ts";
 import { startSandbox, stores } from "./support.ts";
 
 const ids = ["a17", "b2", "c3"];
@@ -233,15 +234,18 @@ describe("run({ again: true })", () => {
     const again = { id: "earlier", after: null, done: false };
     await store.setMeta(key, JSON.stringify({ ...JSON.parse(value), again }), { expected: value });
     const stop = new AbortController();
+    // Longer than a look at the passes, so that the run has not ended by then.
+    sandbox.faults.set([{ delay: 100 }]);
     const running = reconciler.run({ again: true, signal: stop.signal });
-    await vi.waitFor(() => expect(of("pass").length).toBeGreaterThan(0), { interval: 1 });
+    await eventually(() => expect(of("pass").length).toBeGreaterThan(0));
     stop.abort();
+    sandbox.faults.clear();
     const begun = await running;
     expect(begun.incomplete).toBe("aborted");
     const other = vendor(sandbox, store, { concurrency: 1 });
     const rest = await other.reconciler.run({ again: true });
     expect(rest).toMatchObject({ checked: 3 - begun.checked, accounts: { checked: 3, failed: 0 } });
-    await vi.waitFor(() => expect(told([...handled, ...other.handled])).toEqual(ids));
+    await eventually(() => expect(told([...handled, ...other.handled])).toEqual(ids));
     // The run has come to its end, so the next one begins anew.
     expect(await other.reconciler.run({ again: true })).toMatchObject({ checked: 3 });
   });
@@ -295,10 +299,10 @@ test("a booking of one account is not gone because another account has none", as
   await reconciler.run();
   expect(of("gone")).toMatchObject([{ account: "c3", ref: "c3/booking:K-c3" }]);
   const gone = () => handled.filter((line) => line.endsWith("gone"));
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     await webhooks.drain();
     expect(gone()).toEqual(["c3 c3/booking:K-c3 booking.gone"]);
-  }, 10_000);
+  });
 });
 
 test("expectedEndpoints gives the URL of each account, as a promise too; a failure does not stop the pass", async () => {

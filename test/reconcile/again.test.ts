@@ -1,15 +1,15 @@
 // run({ again: true }): the callback runs for each known record, changed or not.
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { memoryStore } from "stayhook";
 import { sqliteStore } from "stayhook/sqlite";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { machineOf, scene, startSandbox, stateIn, stores } from "./support.ts";
 
-const eventually = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20_000, interval: 20 });
 const codesOf = (count: number) => Array.from({ length: count }, (_, n) => `B${n + 10}`);
 
 type Machine = ReturnType<typeof machineOf>;
@@ -38,7 +38,7 @@ const unchanged = (records: readonly (string | number)[]) =>
 describe.each(Object.entries(stores))("%s", (_name, place) => {
   test("the callback runs once for each known record, and again with the next run", async () => {
     const sandbox = await startSandbox();
-    const machine = machineOf(sandbox, place()(), { handler: { skipUnchanged: true } });
+    const machine = machineOf(sandbox, place()());
     const { listingId } = await sandbox.listings.create({ status: "Published" });
     const over = { status: "Confirmed", checkIn: "2020-01-01", checkOut: "2020-01-03" };
     await sandbox.bookings.create({ ...over, bookingCode: "OLD" });
@@ -217,8 +217,7 @@ test("an outage makes the run incomplete, and the next one goes on", async () =>
 });
 
 test("after a kill -9 in the middle, another process goes on, and no record is told twice or never", async () => {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-again-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const [path, heard] = [join(directory, "events.db"), join(directory, "heard")];
   const store = sqliteStore(path);
   onTestFinished(() => store.close());

@@ -1,12 +1,12 @@
-import type { WebhookHandlerOptions } from "stayhook";
+import type { Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
-import { createReconciler, type ReconcilerAlarm } from "stayhook/reconcile";
+import { createReconciler } from "stayhook/reconcile";
 import { describe, expect, test } from "vitest";
 import { scene } from "./support.ts";
 
 /** Makes a machine that has handled one confirmed booking. */
 async function known(handler: Partial<WebhookHandlerOptions> = {}) {
-  const alarms: ReconcilerAlarm[] = [];
+  const alarms: Extract<Observation, { kind: "missed" | "drift" }>[] = [];
   const { sandbox, ...machine } = await scene({
     handler: {
       autoStart: false,
@@ -44,10 +44,10 @@ describe("changes of tracked fields", () => {
     expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
   });
 
-  test("do not include fields that the handler does not track", async () => {
+  test("include the stay, whatever `track` returns", async () => {
     const { sandbox, reconciler, bookingCode } = await known({ track: { booking: () => ({}) } });
     await sandbox.bookings.alter(bookingCode, { checkIn: "2030-07-02", checkOut: "2030-07-05" });
-    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 0 });
+    expect(await reconciler.run()).toMatchObject({ checked: 1, changed: 1 });
   });
 
   test("fail the record if `track` throws, and the pass goes on", async () => {

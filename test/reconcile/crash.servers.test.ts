@@ -1,17 +1,16 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { sqliteStore } from "stayhook/sqlite";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 import { machineOf, readsOf, startSandbox, stateIn, statusesAt, statusesIn } from "./support.ts";
 
 test("after a kill -9, another process continues the pass at its checkpoint, and no callback runs twice", {
   timeout: 60_000,
 }, async () => {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-crash-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const path = join(directory, "events.db");
   const store = sqliteStore(path);
   onTestFinished(() => store.close());
@@ -33,10 +32,7 @@ test("after a kill -9, another process continues the pass at its checkpoint, and
   const child = fork(join(import.meta.dirname, "crashing.ts"), [JSON.stringify(args)], { stdio: "pipe" });
   onTestFinished(() => void child.kill("SIGKILL"));
   const placeOf = async () => (await stateIn(store as never))?.after;
-  await vi.waitFor(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/), {
-    timeout: 40_000,
-    interval: 20,
-  });
+  await eventually(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/), 40_000);
   child.kill("SIGKILL");
   await once(child, "exit");
   sandbox.faults.clear();
@@ -44,14 +40,11 @@ test("after a kill -9, another process continues the pass at its checkpoint, and
   const place = (await placeOf())!.slice("booking:".length);
 
   // No other process can run a pass until the lease of the dead process expires.
-  const report = await vi.waitFor(
-    async () => {
-      const made = await machine.reconciler.run();
-      expect(made.incomplete).toBeUndefined();
-      return made;
-    },
-    { timeout: 20_000, interval: 100 },
-  );
+  const report = await eventually(async () => {
+    const made = await machine.reconciler.run();
+    expect(made.incomplete).toBeUndefined();
+    return made;
+  });
   await machine.webhooks.drain();
   expect(report.failed).toBe(0);
   expect(report.checked).toBe(codes.filter((code) => code > place).length);

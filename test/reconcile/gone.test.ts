@@ -2,12 +2,12 @@
 import { memoryStore, type WebhookEvent } from "stayhook";
 import { createReconciler, type ReconcileObservation, type ReconcilerOptions } from "stayhook/reconcile";
 import type { EventStore } from "stayhook/store";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { clientOf, handlerOf, notificationOf } from "../webhooks/support.ts";
 
 const nextMonth = new Date(Date.now() + 30 * 86_400_000).toISOString().slice(0, 10);
 const stayed = { listingId: 7, checkIn: nextMonth, checkOut: nextMonth };
-const eventually = (check: () => unknown) => vi.waitFor(check, { timeout: 10_000, interval: 20 });
 
 /** A handler that knows bookings, with a reconciler beside it. `hidden` answers instead of the platform while it is set. */
 async function hostWith(

@@ -97,3 +97,13 @@ test("an observe function or a logger that throws changes nothing", async () => 
   expect(await reconciler.run()).toMatchObject({ checked: 1, failed: 0 });
   expect(lines.join()).toMatch(/observe.*Error: observer's own/);
 });
+
+test.each([
+  { every: "16d", warnings: 1 },
+  { every: "15d", warnings: 0 },
+])("a pass every $every warns $warnings times if the store keeps a snapshot for 30 days", (row) => {
+  const lines: string[] = [];
+  const handler = createWebhookHandler({ client, store, on: {}, verify: false, snapshotRetention: "30d" });
+  createReconciler(handler, { every: row.every, logger: ({ message }) => void lines.push(message) });
+  expect(lines.filter((line) => line.includes("too soon for a reconciler"))).toHaveLength(row.warnings);
+});

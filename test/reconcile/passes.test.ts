@@ -5,11 +5,11 @@ import { describe, expect, test, vi } from "vitest";
 import { Gates } from "../../src/queue/gates.ts";
 import { Reader, StopReason } from "../../src/reconcile/reader.ts";
 import { dueIn, readState, writeState } from "../../src/reconcile/state.ts";
+import { eventually } from "../support/eventually.ts";
 import { machineOf, readsOf, scene, startSandbox, stateIn, stopClock, stores } from "./support.ts";
 
 const memory = () => stores.memory!()();
 const everyBooking = "GET /v2/bookings/{bookingCode}";
-const waitFor = <T>(check: () => T | Promise<T>) => vi.waitFor(check, { timeout: 20_000, interval: 20 });
 
 /** Makes bookings that the subscriber then handles. */
 async function known(sandbox: Sandbox, machine: ReturnType<typeof machineOf>, count: number) {
@@ -82,7 +82,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     const { read } = await known(sandbox, first, 4);
     const { letGo, held } = holdReads(first.client);
     const running = first.reconciler.run();
-    await waitFor(() => expect(held()).toBe(4));
+    await eventually(() => expect(held()).toBe(4));
     expect(await second.reconciler.run()).toEqual({
       checked: 0,
       changed: 0,
@@ -106,7 +106,7 @@ describe.each(Object.entries(stores))("%s", (_name, place) => {
     await first!.notify({ bookingCode });
     for (const { reconciler } of machines) reconciler.start();
     const passes = () => machines.flatMap((machine) => machine.observations("pass"));
-    await waitFor(() => expect(passes().filter(({ incomplete }) => !incomplete)).toHaveLength(1));
+    await eventually(() => expect(passes().filter(({ incomplete }) => !incomplete)).toHaveLength(1));
     await Promise.all(machines.map(({ reconciler }) => reconciler.close()));
     const late = machineOf(sandbox, open(), { reconciler: { every: "1h" } });
     const reads = readsOf(sandbox);
@@ -129,9 +129,9 @@ test.each(["background", "inline"] as const)(
     const { listingId } = await sandbox.listings.create({ status: "Published" });
     reconciler.start();
     reconciler.start();
-    await waitFor(() => expect(observations("pass").length).toBeGreaterThan(1));
+    await eventually(() => expect(observations("pass").length).toBeGreaterThan(1));
     await sandbox.listings.hide(listingId);
-    await waitFor(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
+    await eventually(() => expect(told).toMatchObject([{ status: "Hidden", source: "reconcile" }]));
     await reconciler[Symbol.asyncDispose]();
     const { length } = observed;
     await sleep(150);
@@ -151,7 +151,7 @@ test("a machine makes no pass if another one has just made it", async () => {
   // The first read returns the state from before the other machine's pass.
   vi.spyOn(store, "getMeta").mockResolvedValueOnce(undefined);
   lagging.reconciler.start();
-  await waitFor(() => expect(lagging.observations("pass")).toMatchObject([{ incomplete: "locked" }]));
+  await eventually(() => expect(lagging.observations("pass")).toMatchObject([{ incomplete: "locked" }]));
   expect(reads()).toEqual([]);
 });
 
@@ -168,9 +168,9 @@ test("a pass ends if another process has taken its lock", async () => {
     });
   }) as never;
   const running = machine.reconciler.run();
-  await waitFor(() => expect(reading).toBe(1));
+  await eventually(() => expect(reading).toBe(1));
   // This process stood still, so another process has taken its expired lease.
-  await waitFor(async () => {
+  await eventually(async () => {
     const reading = await readState(store);
     const taken = { ...reading.state, owner: "another", lease: 60_000 };
     expect(await writeState(store, reading, taken)).toBe(true);
@@ -183,7 +183,7 @@ test("a caller that joins a pass does not stop it with its own signal", async ()
   const { sandbox, ...machine } = await knownScene(2);
   const { letGo, held } = holdReads(machine.client);
   const running = machine.reconciler.run();
-  await waitFor(() => expect(held()).toBe(2));
+  await eventually(() => expect(held()).toBe(2));
   const stop = new AbortController();
   const beside = machine.reconciler.run({ signal: stop.signal });
   stop.abort();
@@ -195,7 +195,7 @@ test("a caller that joins a pass does not stop it with its own signal", async ()
 test("start does not start a handler with autoStart: false", async () => {
   const { reconciler, webhooks, observations } = await scene({ handler: { autoStart: false } });
   reconciler.start();
-  await waitFor(() => expect(observations("pass")).toHaveLength(1));
+  await eventually(() => expect(observations("pass")).toHaveLength(1));
   expect(await webhooks.health()).toMatchObject({ state: "idle" });
 });
 
@@ -221,10 +221,10 @@ test("start observes a failure of the store and tries again", async () => {
   });
   await expect(reconciler.run()).rejects.toThrow("disk full");
   reconciler.start();
-  await waitFor(() => expect(observations("error")).toMatchObject([{ error }]));
+  await eventually(() => expect(observations("error")).toMatchObject([{ error }]));
   expect(logged.join()).toMatch(/the reconciler's pass failed because of the store.*disk full/);
   snapshots.mockRestore();
-  await waitFor(() => expect(observations("pass").length).toBeGreaterThan(0));
+  await eventually(() => expect(observations("pass").length).toBeGreaterThan(0));
 });
 
 test("a pass that begins `every` after an incomplete one goes on where it stopped", async () => {
@@ -312,7 +312,7 @@ describe("while the platform is out of reach", () => {
     const failure = { outage: { everything: true }, error: new Error("down"), isFirst: true };
     gates.failed(gates.begin("booking:A", lane), failure);
     const isFree = () => gates.lets(lane, performance.now());
-    await waitFor(() => expect(isFree()).toBe(true));
+    await eventually(() => expect(isFree()).toBe(true));
     const stop = new StopReason();
     const reader = new Reader({
       ...{ stop, gates, backoff: () => 1, asked: false, rate: 100, store: memory() },
@@ -323,10 +323,10 @@ describe("while the platform is out of reach", () => {
       ({ signal }) =>
         new Promise((_, reject) => signal?.addEventListener("abort", () => reject(signal.reason))),
     );
-    await waitFor(() => expect(isFree()).toBe(false));
+    await eventually(() => expect(isFree()).toBe(false));
     stop.stop("aborted");
     await reading;
-    await waitFor(() => expect(isFree()).toBe(true));
+    await eventually(() => expect(isFree()).toBe(true));
   });
 
   test("unreadable bookings are no outage while others are read in between", async () => {
@@ -351,7 +351,7 @@ describe("while the platform is out of reach", () => {
     const failed = machine.observations("failed").map(({ ref }) => ref);
     expect(failed).toEqual([`booking:${codes[4]}`]);
     expect(machine.observations("gone")).toMatchObject([{ ref: `booking:${codes[1]}` }]);
-    await waitFor(() =>
+    await eventually(() =>
       expect(machine.told).toContainEqual(expect.objectContaining({ record: codes[8], status: "Confirmed" })),
     );
     // The pass has read all bookings, so the next pass starts over.
@@ -363,7 +363,7 @@ test("a pass and the queue share the gates", async () => {
   const { sandbox, ...machine } = await knownScene(8, { reconciler: { concurrency: 8 } });
   sandbox.faults.set([{ route: everyBooking, status: 503, times: 8 }]);
   const running = machine.reconciler.run();
-  await waitFor(async () => expect(await machine.webhooks.health()).toMatchObject({ state: "paused" }));
+  await eventually(async () => expect(await machine.webhooks.health()).toMatchObject({ state: "paused" }));
   const paused = sandbox.requests.length;
   await sleep(150);
   expect(sandbox.requests).toHaveLength(paused);
@@ -419,7 +419,7 @@ test("a pass renews its lock and writes its checkpoint while it runs", async () 
   );
   const running = first.reconciler.run();
   const other = machineOf(sandbox, store);
-  await waitFor(() => expect(first.observations("checked").length).toBeGreaterThan(15));
+  await eventually(() => expect(first.observations("checked").length).toBeGreaterThan(15));
   expect(await other.reconciler.run()).toMatchObject({ incomplete: "locked" });
   expect((await stateIn(store))?.after).toMatch(/^booking:B/);
   expect(await running).toMatchObject({ checked: 20 });

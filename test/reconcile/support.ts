@@ -1,6 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
   createWebhookHandler,
@@ -15,6 +13,7 @@ import type { EventStore } from "stayhook/store";
 import { createSandbox, type Sandbox, type SandboxOptions } from "stayhook/testing";
 import { onTestFinished, vi } from "vitest";
 import type { PassState } from "../../src/reconcile/state.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 
 // A test that takes a second alone may take many seconds when all tests run at once.
 vi.setConfig({ testTimeout: 60_000 });
@@ -29,8 +28,7 @@ export const stores: Readonly<Record<string, () => OpenStore>> = {
     return () => store;
   },
   sqlite: () => {
-    const directory = mkdtempSync(join(tmpdir(), "stayhook-reconcile-"));
-    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const directory = temporaryFolder();
     return () => closed(sqliteStore(join(directory, "events.db")));
   },
 };

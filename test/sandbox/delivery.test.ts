@@ -1,11 +1,7 @@
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { InvalidArgumentError } from "../../src/errors.ts";
-import {
-  createSandbox,
-  type SandboxDelivery,
-  type SandboxDeliveryOptions,
-  type SandboxOptions,
-} from "../../src/testing/index.ts";
+import type { SandboxDeliveryOptions } from "../../src/sandbox/options.ts";
+import { createSandbox, type SandboxDelivery, type SandboxOptions } from "../../src/testing/index.ts";
 import { configure, startEndpoint, startSandbox } from "./setup.ts";
 
 const hour = 3_600_000;

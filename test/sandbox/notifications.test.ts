@@ -1,5 +1,6 @@
 import { describe, expect, it, vi } from "vitest";
 import type { Sandbox, SandboxOptions } from "../../src/testing/index.ts";
+import { eventually } from "../support/eventually.ts";
 import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
 
 async function start(options: SandboxOptions = {}, answer?: Parameters<typeof startEndpoint>[0]) {
@@ -101,7 +102,7 @@ describe("a change", () => {
     await configure(sandbox, endpoint.url);
     const booking = await sandbox.bookings.request();
     expect((await call(sandbox, "GET", `/v2/bookings/${booking.bookingCode}`)).body).toEqual(booking);
-    await vi.waitFor(() => expect(endpoint.received).toHaveLength(1));
+    await eventually(() => expect(endpoint.received).toHaveLength(1));
     expect(sandbox.deliveries[0]).toMatchObject({ status: undefined, error: undefined, duration: undefined });
     const settled = vi.fn();
     const settling = sandbox.settled().then(settled);

@@ -2,10 +2,11 @@ import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { inspect, promisify } from "node:util";
-import { describe, expect, it, onTestFinished, vi } from "vitest";
+import { describe, expect, it, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { createSandbox } from "../../src/testing/index.ts";
+import { eventually } from "../support/eventually.ts";
 import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
 
 describe("createSandbox", () => {
@@ -181,7 +182,7 @@ describe("close", () => {
     const underWay = await startSandbox({ delivery: { retry: { schedule: [0, 0] } } });
     await configure(underWay, endpoint.url);
     await underWay.bookings.request();
-    await vi.waitFor(() => expect(endpoint.received).toHaveLength(1));
+    await eventually(() => expect(endpoint.received).toHaveLength(1));
     await underWay.close();
     expect(underWay.deliveries).toMatchObject([{ status: undefined, error: "the sandbox was closed" }]);
     await underWay.bookings.request();
@@ -193,7 +194,7 @@ describe("close", () => {
     const endpoint = await startEndpoint((response) => response.writeHead(500).end());
     const sandbox = await startSandbox({ delivery: { retry: { schedule: [60_000] } } });
     const sending = sandbox.send({}, { url: endpoint.url });
-    await vi.waitFor(() => expect(sandbox.deliveries[0]?.status).toBe(500));
+    await eventually(() => expect(sandbox.deliveries[0]?.status).toBe(500));
     await sandbox.close();
     expect(await sending).toMatchObject({ attempt: 1, status: 500 });
   });

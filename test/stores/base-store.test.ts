@@ -147,7 +147,12 @@ describe("a clock that is set back", () => {
     await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: HOUR });
     await store.add(eventOf("booking:out", "behind"));
     await store.add(eventOf("booking:out", "out"));
-    await store.settle((await store.claim(CLAIM))[0]!, { ...RETRY, in: HOUR, counted: false });
+    await store.settle((await store.claim(CLAIM))[0]!, {
+      ...RETRY,
+      in: HOUR,
+      count: "nothing",
+      holdsRecord: true,
+    });
     await store.add({ ...eventOf("booking:recheck", "recheck"), source: "recheck" }, { dueIn: HOUR });
     await store.add({ ...eventOf("booking:timer", "timer"), source: "timer" }, { dueIn: HOUR });
     expect(await store.claim(CLAIM)).toEqual([]);

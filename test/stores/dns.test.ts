@@ -9,12 +9,12 @@ const HINT = /getaddrinfo EAI_AGAIN db\. DNS is not ready yet\. Try again in a m
 test("mysqlStore tells a name that DNS does not know yet", async () => {
   const failing = () => Promise.reject(notReady);
   const store = mysqlStore({
-    pool: { getConnection: failing, query: failing, pool: { config: {} } } as never,
+    pool: { getConnection: failing, query: failing, on() {}, pool: { config: {} } } as never,
   });
   await expect(store.add(eventOf())).rejects.toThrow(HINT);
   await store.close();
 });
 
 test("redisStore tells a name that DNS does not know yet", () => {
-  expect(notReachable({ name: "db", secrets: [] }, 5000, notReady).message).toMatch(HINT);
+  expect(notReachable({ name: "db", secrets: [], isTls: false }, 5000, notReady).message).toMatch(HINT);
 });

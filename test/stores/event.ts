@@ -15,7 +15,7 @@ export function storedEvent(given: Partial<StoredEvent> = {}): StoredEvent {
   return {
     ...eventOf(given.ref, given.eventId),
     ...{ state: "pending", attempts: 0, receivedAt: now, dueAt: now, doneAt: null, type: null, reason: null },
-    ...{ history: [], traceparent: null },
+    ...{ failures: 0, refusals: 0, firstDueAt: given.dueAt ?? now, history: [], traceparent: null },
     ...given,
   };
 }
@@ -37,7 +37,6 @@ export const PARKED = {
 export const RETRY = {
   state: "retrying",
   in: 0,
-  counted: true,
   reason: "callback",
   entry: { duration: 5, reason: "callback", error: "x" },
 } as const satisfies Outcome;

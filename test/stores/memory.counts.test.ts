@@ -34,7 +34,7 @@ test("counts has as many events of each state as list, after any calls", async (
   const record = { snapshot: { status: "Confirmed", fields: {} }, changed: false };
   const outcomes: (() => Outcome)[] = [
     () => ({ state: "released" }),
-    () => ({ state: "retrying", type: "t", reason: "callback", entry, counted: true, in: upTo(5000) }),
+    () => ({ state: "retrying", type: "t", reason: "callback", entry, in: upTo(5000) }),
     () => ({ state: "parked", type: "t", reason: "callback", entry }),
     () => ({ state: "done", type: "t", entry, record, remove: upTo(2) === 0 ? "timers" : undefined }),
   ];

@@ -28,27 +28,27 @@ describe.each([
   }
 
   test("creates the tables, and is empty for tables of this version or a newer one", () => {
-    expect(migrationSql()).toBe(migrationSql({ from: 0, to: 2 }));
-    expect(migrationSql()).toMatch(/CREATE TABLE .*events[\s\S]*INSERT INTO \S*meta .*'schema', '2'/);
-    for (const from of [2, 3, 99]) expect(migrationSql({ from })).toBe("");
+    expect(migrationSql()).toBe(migrationSql({ from: 0, to: 3 }));
+    expect(migrationSql()).toMatch(/CREATE TABLE .*events[\s\S]*INSERT INTO \S*meta .*'schema', '3'/);
+    for (const from of [3, 4, 99]) expect(migrationSql({ from })).toBe("");
   });
 
   test("returns exactly the statements between two versions, each with the version that it notes", () => {
     addVersions();
-    const [one, two] = [migrationSql({ from: 2, to: 3 }), migrationSql({ from: 3, to: 4 })];
-    expect(one).toMatch(/^-- Run it at night\.\nALTER TABLE .*one INT;\nUPDATE .*'3'.*'2';\n$/);
-    expect(two).toMatch(/^ALTER TABLE .*two INT;\nUPDATE .*'4'.*'3';\n$/);
-    expect(migrationSql({ from: 2 })).toBe(one + two);
-    expect(migrationSql()).toBe(migrationSql({ to: 2 }) + one + two);
-    expect(migrationSql({ from: 4, to: 3 })).toBe("");
+    const [one, two] = [migrationSql({ from: 3, to: 4 }), migrationSql({ from: 4, to: 5 })];
+    expect(one).toMatch(/^-- Run it at night\.\nALTER TABLE .*one INT;\nUPDATE .*'4'.*'3';\n$/);
+    expect(two).toMatch(/^ALTER TABLE .*two INT;\nUPDATE .*'5'.*'4';\n$/);
+    expect(migrationSql({ from: 3 })).toBe(one + two);
+    expect(migrationSql()).toBe(migrationSql({ to: 3 }) + one + two);
+    expect(migrationSql({ from: 5, to: 4 })).toBe("");
   });
 
   test.each([
-    [{ from: 1 }, "from: must be 0 if there are no tables"],
+    [{ from: 2 }, "from: must be 0 if there are no tables"],
     [{ from: -2 }, "from: must be 0"],
     [{ from: "2" }, "from: must be 0"],
-    [{ from: 2.5 }, "from: must be 0"],
-    [{ to: 3 }, "to: must be a schema version that this version of stayhook knows, from 2 to 2"],
+    [{ from: 3.5 }, "from: must be 0"],
+    [{ to: 4 }, "to: must be a schema version that this version of stayhook knows, from 3 to 3"],
     [{ to: 0 }, "to: must be a schema version"],
     [{ form: 2 }, "form"],
   ])("rejects %j", (options, message) => {
@@ -61,9 +61,9 @@ describe("sqliteStore with migrate: false", () => {
     const path = files.path();
     const open = () => sqliteStore(path, { migrate: false });
     expect(open).toThrow(
-      "There are no tables in the file, and this version of stayhook needs schema version 2",
+      "There are no tables in the file, and this version of stayhook needs schema version 3",
     );
-    expect(open).toThrow("Run the SQL that migrationSql({ from: 0, to: 2 }) returns");
+    expect(open).toThrow("Run the SQL that migrationSql({ from: 0, to: 3 }) returns");
     expect(open).toThrow("CREATE TABLE stayhook_events; CREATE INDEX stayhook_events_due");
     expect(() => new DatabaseSync(path, { readOnly: true })).toThrow("unable to open");
   });
@@ -75,7 +75,7 @@ describe("sqliteStore with migrate: false", () => {
     db.close();
     const store = sqliteStore(path, { migrate: false });
     expect(await store.add(eventOf())).toBe("added");
-    expect(await store.schema?.()).toEqual({ version: 2, expected: 2 });
+    expect(await store.schema?.()).toEqual({ version: 3, expected: 3 });
     await store.close();
   });
 });

@@ -4,20 +4,20 @@ import { expect, vi } from "vitest";
 import { inAccount } from "../../src/account.ts";
 import type { EventFilter } from "../../src/stores/event-filter.ts";
 import type { EventOrigin, FailureReason } from "../../src/stores/event-states.ts";
-import type { EventStore, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
+import type { EventStore, FurtherChanges, FurtherEvent, Outcome } from "../../src/stores/event-store.ts";
 import { MemoryStore } from "../../src/stores/memory/memory-store.ts";
 import type { ClaimOptions, NextDueOptions } from "../../src/stores/store-options.ts";
 import type { ClaimedEvent, StoredEvent } from "../../src/stores/stored-event.ts";
 import { storedEvent } from "./event.ts";
 
-const REFS = [null, "booking:A", "booking:B", "listing:1"];
+const REFS = [null, "booking:A", "booking:B", "listing:1", "message:A"];
 /**
  * The origin of each event id, so that a run removes and replaces no webhook event. To remove one, or to replace one after
  * the clock was set back, may change `lastReceivedAt`.
  */
 const ORIGINS: readonly EventOrigin[] = [
   ...Array<EventOrigin>(6).fill("webhook"),
-  ...(["reconcile", "reconcile", "recheck", "recheck", "timer", "timer"] as const),
+  ...(["reconcile", "reconcile", "recheck", "recheck", "timer", "timer", "thing", "thing"] as const),
 ];
 const KEYS = ["lock", "place"];
 const START = 1_000_000_000;
@@ -45,7 +45,8 @@ const wait = fc.constantFrom(0, 5, 20, 50);
 const age = fc.constantFrom(0, 10, 50);
 const number = fc.integer({ min: 0, max: ORIGINS.length - 1 });
 const eventId = number.map(idOf);
-const ref = fc.constantFrom("booking:A", "booking:B", "listing:1", "a17/booking:A");
+const ref = fc.constantFrom("booking:A", "booking:B", "listing:1", "a17/booking:A", "message:A");
+const ledger = fc.constantFrom("one", "two", "nul \0");
 const account = fc.constantFrom("a17", "b2");
 const reason = fc.constantFrom<FailureReason>("callback", "not-found");
 const type = fc.constantFrom("booking.Request", "booking.Confirmed");
@@ -68,7 +69,7 @@ const removal = fc.oneof(
 const further: fc.Arbitrary<FurtherEvent> = fc
   .record({
     number,
-    ref: fc.nat(3),
+    ref: fc.nat(4),
     moved: fc.boolean(),
     dueIn: maybe(wait),
     replace: maybe(fc.constantFrom("ended" as const, "moved" as const)),
@@ -82,21 +83,29 @@ const changes = {
   /** Whether `events` begins with the event of the attempt itself. */
   again: rarely(fc.record({ dueIn: wait, replace: fc.constantFrom("ended" as const, "moved" as const) })),
   remove: rarely(removal),
+  ledger: rarely(fc.oneof(ledger, fc.constantFrom(null, ""))),
 };
 
+const count = fc.constantFrom("call" as const, "failure" as const, "refusal" as const, "nothing" as const);
 const outcome = fc.oneof(
   fc.record({ state: fc.constant("done" as const), type, entry, snapshot: maybe(snapshot), ...changes }),
   fc.record({
-    ...{ state: fc.constant("retrying" as const), in: wait, counted: fc.boolean() },
+    ...{
+      state: fc.constant("retrying" as const),
+      in: wait,
+      count,
+      found: fc.boolean(),
+      holdsRecord: fc.boolean(),
+    },
     ...{ reason, entry, type: maybe(type), ...changes },
   }),
   fc.record({ state: fc.constant("parked" as const), reason, entry, type: maybe(type), ...changes }),
-  fc.constant({ state: "released" as const }),
+  fc.record({ state: fc.constant("released" as const), ...changes }),
 );
 
 const date = fc.integer({ min: 0, max: 150 }).map((ms) => new Date(START + ms));
 const state = fc.constantFrom("scheduled", "pending", "processing", "retrying", "done", "parked");
-const source = fc.constantFrom("webhook", "reconcile", "recheck", "timer");
+const source = fc.constantFrom("webhook", "reconcile", "recheck", "timer", "thing");
 const field: fc.Arbitrary<EventFilter> = fc.oneof(
   fc.record({ eventId }),
   fc.record({ ref }),
@@ -115,9 +124,11 @@ const filter: fc.Arbitrary<EventFilter> = fc
 const restored = fc
   .record({
     number,
-    ref: fc.nat(3),
+    ref: fc.nat(4),
     state: fc.constantFrom("scheduled", "pending", "retrying", "done", "parked"),
     attempts: fc.nat(3),
+    failures: fc.nat(2),
+    refusals: fc.nat(2),
     age: fc.nat(30),
     dueIn: fc.integer({ min: -20, max: 50 }),
     type: maybe(type),
@@ -172,7 +183,10 @@ const step = fc.oneof(
   { weight: 1, arbitrary: does("remove", { ref, what: removal }) },
   { weight: 2, arbitrary: does("replay", { filter }) },
   { weight: 1, arbitrary: does("discard", { filter }) },
-  { weight: 2, arbitrary: does("list", { filter, limit: fc.nat(4), after: maybe(eventId) }) },
+  {
+    weight: 2,
+    arbitrary: does("list", { filter, limit: maybe(fc.integer({ min: 1, max: 4 })), after: maybe(eventId) }),
+  },
   { weight: 1, arbitrary: does("erase", { ref }) },
   { weight: 1, arbitrary: does("eraseAccount", { account }) },
   { weight: 1, arbitrary: does("learn", { ref, snapshot }) },
@@ -190,9 +204,11 @@ const step = fc.oneof(
     weight: 1,
     arbitrary: does("restore", {
       events: fc.array(restored, { maxLength: 4 }),
-      snapshots: fc.array(fc.record({ ref, snapshot, sequence: fc.integer({ min: 1, max: 5 }), age }), {
-        maxLength: 2,
-      }),
+      snapshots: fc.array(
+        fc.record({ ref, snapshot, sequence: fc.integer({ min: 1, max: 5 }), age, ledger: rarely(ledger) }),
+        { maxLength: 2 },
+      ),
+      ledgers: fc.array(fc.record({ ref, ledger }), { maxLength: 1 }),
     }),
   },
 );
@@ -378,7 +394,7 @@ class Walk {
           ...rest,
           seenAt: new Date(now - age),
         }));
-        await this.#same((store) => store.restore({ events, snapshots }));
+        await this.#same((store) => store.restore({ events, snapshots, ledgers: each.ledgers }));
         return;
       }
     }
@@ -413,9 +429,8 @@ class Walk {
   }
 
   async #outcomeOf(given: GivenOutcome, claim: ClaimedEvent): Promise<Outcome<unknown>> {
-    if (given.state === "released") return given;
-    const { events, again, remove, ...rest } = given;
-    const changes: { events?: FurtherEvent[]; remove?: typeof remove } = { ...(remove && { remove }) };
+    const { events, again, remove, ledger, ...rest } = given;
+    const changes: FurtherChanges & { events?: FurtherEvent[] } = { remove, ledger };
     if (again && claim.source !== "webhook")
       changes.events = [{ event: { ...claim, timestamp: "again" }, ...again }];
     for (const each of events ?? []) {
@@ -490,6 +505,8 @@ function restoredEvent(
     ref,
     state,
     attempts,
+    failures,
+    refusals,
     age,
     dueIn,
     type,
@@ -501,7 +518,7 @@ function restoredEvent(
   return storedEvent({
     ...newEvent(number, REFS[ref]!, false),
     state,
-    attempts,
+    ...{ attempts, failures, refusals },
     receivedAt: new Date(now - age),
     dueAt: isOpen ? new Date(now + dueIn) : null,
     doneAt: state === "done" ? new Date(now - age) : null,
@@ -541,7 +558,10 @@ function withoutLease({ lease: _, ...rest }: ClaimedEvent) {
 async function collect(store: EventStore<unknown>) {
   const snapshots = [];
   for await (const each of store.snapshots()) snapshots.push(each);
-  return snapshots;
+  const ledgers = [];
+  for await (const each of store.ledgers()) ledgers.push(each);
+  for (const { ref, ledger } of ledgers) expect(await store.ledgerOf(ref)).toBe(ledger);
+  return [snapshots, ledgers];
 }
 
 /** The id and the ref of an event begin with the same account. */

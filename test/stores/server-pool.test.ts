@@ -1,6 +1,10 @@
-import { expect, test, vi } from "vitest";
+import { afterAll, expect, test, vi } from "vitest";
 import { InvalidWriteError } from "../../src/errors.ts";
 import { connectWithin, writeWithinTime } from "../../src/stores/server-pool.ts";
+
+// Files share a worker and its modules. Those that another file has loaded know no mock, and a later file wants none.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 
 // `server-pool.ts` imports its timers, so fake timers do not reach them. A minute takes 60 ms here.
 vi.mock("node:timers", async (original) => ({

@@ -33,8 +33,12 @@ export async function answers(url: string, sql: string): Promise<boolean> {
  * Starts a server in a temporary directory. Returns `undefined` if the program is not installed.
  *
  * @param env - what the server's environment has besides that of this process
+ * @param further - returns further arguments, for the server's port
  */
-export async function startOwnMysql(env?: NodeJS.ProcessEnv): Promise<OwnServer | undefined> {
+export async function startOwnMysql(
+  env?: NodeJS.ProcessEnv,
+  further: (port: number) => readonly string[] = () => [],
+): Promise<OwnServer | undefined> {
   const [program, install] = [installed(["mariadbd", "mysqld"]), installed(["mariadb-install-db"])];
   if (program === undefined || install === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-mysql-"));
@@ -49,6 +53,7 @@ export async function startOwnMysql(env?: NodeJS.ProcessEnv): Promise<OwnServer 
     ...[`--port=${port}`, "--bind-address=127.0.0.1", `--socket=${join(directory, "socket")}`],
     // Write the log at each commit, without fsync. A crash of the server alone then loses nothing.
     "--innodb-flush-log-at-trx-commit=2",
+    ...further(port),
   ];
   return ownServer({
     ...{ url: `${server}/test`, directory },

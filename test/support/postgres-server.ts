@@ -39,20 +39,40 @@ async function answers(connectionString: string): Promise<boolean> {
  * @param env - what the server's environment has besides that of this process
  */
 export async function startOwnPostgres(env?: NodeJS.ProcessEnv): Promise<OwnServer | undefined> {
-  const [initdb, postgres] = ["initdb", "postgres"].map((name) => installed([name], debian()));
-  if (initdb === undefined || postgres === undefined) return undefined;
+  const settings = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
+  return startOn("initdb", settings, [], env);
+}
+
+/**
+ * Starts a standby of a server, which shows each commit `delay` ms later. Returns `undefined` if the programs are not
+ * installed.
+ */
+export async function startStandby({ port, hostname }: URL, delay: number): Promise<OwnServer | undefined> {
+  const from = ["-h", hostname, "-p", port, "-U", "postgres", "-R", "-c", "fast", "--no-sync"];
+  return startOn("pg_basebackup", from, [`recovery_min_apply_delay=${delay}`]);
+}
+
+/** @param maker - the program that makes the server's files */
+async function startOn(
+  maker: "initdb" | "pg_basebackup",
+  settings: readonly string[],
+  further: readonly string[],
+  env?: NodeJS.ProcessEnv,
+): Promise<OwnServer | undefined> {
+  const [make, postgres] = [maker, "postgres"].map((name) => installed([name], debian()));
+  if (make === undefined || postgres === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-postgres-"));
   const data = join(directory, "data");
   const user = runAs();
   if (user) chownSync(directory, user.uid, user.gid);
   chmodSync(directory, 0o700);
-  const settings = ["-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"];
-  execFileSync(initdb, ["-D", data, ...settings], { stdio: "pipe", cwd: directory, ...user });
+  execFileSync(make, ["-D", data, ...settings], { stdio: "pipe", cwd: directory, ...user });
   const port = await freePort();
   const options = [
     ...["listen_addresses=127.0.0.1", `port=${port}`, "unix_socket_directories="],
     // Without fsync, only a crash of the machine loses data. A crash of the server does not.
     "fsync=off",
+    ...further,
   ].flatMap((option) => ["-c", option]);
   return ownServer({
     ...{ url: `postgresql://postgres@127.0.0.1:${port}/postgres`, directory, answers },
@@ -67,7 +87,7 @@ export async function startOwnPostgres(env?: NodeJS.ProcessEnv): Promise<OwnServ
 }
 
 /** Returns another user if this process runs as root: PostgreSQL refuses to run as root. */
-function runAs(): { readonly uid: number; readonly gid: number } | undefined {
+export function runAs(): { readonly uid: number; readonly gid: number } | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const id = (what: string) =>
     Number(execFileSync("id", [what, "postgres"], { encoding: "utf8", stdio: "pipe" }));

@@ -3,3 +3,7 @@
  * have only the cases that can fail while all others pass.
  */
 export const isSoak = process.env.STAYHOOK_SOAK === "1";
+
+/** Returns the size of a crowd or the number of random runs: `npm test` has small ones, CI and the soak the full ones. */
+export const sized = (small: number, full: number): number =>
+  isSoak || process.env.CI !== undefined ? full : small;

@@ -8,6 +8,7 @@ import { toNodeHandler } from "stayhook/node";
 import type { EventStore } from "stayhook/store";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { parseBody } from "../../src/webhooks/receiving/parse.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Answer, type Attack, answersIn, attacks, heardFrom } from "./hostile-requests.ts";
 import { randomOf, seedOf } from "./random.ts";
 
@@ -89,7 +90,7 @@ it("gives the documented answers, records only valid notifications, and leaks no
   for (const status of [200, 400, 405, 408, 413])
     expect(counts.get(status), String(status)).toBeGreaterThan(20);
   expect({}).not.toHaveProperty("polluted");
-  await vi.waitFor(async () => expect(await connections(server)).toBe(0), 5_000);
+  await eventually(async () => expect(await connections(server)).toBe(0));
 });
 
 it("keeps nothing of an attack in memory", async () => {
@@ -98,7 +99,7 @@ it("keeps nothing of an attack in memory", async () => {
   const { port, server } = await served(Object.assign(memoryStore(), { add: async () => "added" as const }));
   const heap = async () => {
     await run(port, attacks(random, 400));
-    await vi.waitFor(async () => expect(await connections(server)).toBe(0), 5_000);
+    await eventually(async () => expect(await connections(server)).toBe(0));
     // Canceled bodies and the timers of ended requests are freed after a second.
     await sleep(1_600);
     for (let times = 0; times < 3; times += 1) collect();

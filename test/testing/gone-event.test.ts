@@ -1,4 +1,4 @@
-import { type BookingEvent, stayChange } from "stayhook";
+import type { BookingEvent } from "stayhook";
 import { createTestEvent } from "stayhook/testing";
 import { expect, test } from "vitest";
 
@@ -17,7 +17,7 @@ test("a test event of a gone booking has the booking as your side knew it", () =
     changes: { status: { from: "Confirmed", to: "gone" } },
   });
   expect(Object.keys(event.changes)).toEqual(["status"]);
-  expect(stayChange(event)).toEqual({
+  expect(event.stayChange).toEqual({
     from: { bookingCode: "HX3K9", listingId: 7, checkIn: "2026-12-09", checkOut: "2026-12-12", nights: 3 },
     to: undefined,
     changed: true,
@@ -27,7 +27,7 @@ test("a test event of a gone booking has the booking as your side knew it", () =
 test("without `previous`, a gone booking was confirmed", () => {
   const event = createTestEvent("booking.gone");
   expect(event.previous?.status).toBe("Confirmed");
-  expect(stayChange(event)).toMatchObject({ from: { bookingCode: "HX3K9" }, to: undefined });
+  expect(event.stayChange).toMatchObject({ from: { bookingCode: "HX3K9" }, to: undefined });
   expect(createTestEvent("listing.gone", { listing: { listingId: 8 } })).toMatchObject({
     listing: { listingId: 8, status: "gone" },
     previous: { status: "Published" },

@@ -9,9 +9,10 @@ import {
   type WebhookEvent,
 } from "stayhook";
 import type { SqliteTransaction } from "stayhook/sqlite";
-import { createTestEvent, type TestEventType } from "stayhook/testing";
+import { createTestEvent } from "stayhook/testing";
 import { describe, expectTypeOf, test } from "vitest";
 import * as z from "zod";
+import type { TestEventType } from "../../src/testing/test-event-types.ts";
 
 const MyBooking = Booking.extend({ guestName: z.string(), guests: z.number().optional() });
 type MyBooking = z.output<typeof MyBooking>;
@@ -20,9 +21,9 @@ type MyListing = z.output<typeof MyListing>;
 
 declare const onConfirmed: (event: BookingEvent<"Confirmed">) => void;
 declare const onMyConfirmed: (event: BookingEvent<"Confirmed", MyBooking>) => void;
-declare const onMyPublished: (event: ListingEvent<"Published", Booking, MyListing>) => void;
-declare const onWriting: (event: BookingEvent<"Confirmed", Booking, Listing, DatabaseSync>) => void;
-type Selling = BookingEvent<"Confirmed", Booking, Listing, SqliteTransaction>;
+declare const onMyPublished: (event: ListingEvent<"Published", MyListing>) => void;
+declare const onWriting: (event: BookingEvent<"Confirmed", Booking, DatabaseSync>) => void;
+type Selling = BookingEvent<"Confirmed", Booking, SqliteTransaction>;
 declare const onSelling: (event: Selling) => void;
 declare const callbacks: WebhookCallbacks<MyBooking, MyListing, DatabaseSync>;
 declare const client: StayhookClient;

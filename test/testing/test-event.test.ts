@@ -1,4 +1,5 @@
 import { describe, expect, it, onTestFinished } from "vitest";
+import { memoryCalendar, onConfirmed } from "../../examples/testing/subscriber.ts";
 import {
   createWebhookHandler,
   memoryStore,
@@ -7,7 +8,8 @@ import {
   type WebhookEvent,
   WebhookNotification,
 } from "../../src/index.ts";
-import { createSandbox, createTestEvent, type TestEventType } from "../../src/testing/index.ts";
+import { createSandbox, createTestEvent } from "../../src/testing/index.ts";
+import type { TestEventType } from "../../src/testing/test-event-types.ts";
 
 const types: readonly TestEventType[] = [
   ...(["Initiated", "Request", "Confirmed", "Declined", "Cancelled", "unknown"] as const).map(
@@ -123,6 +125,21 @@ describe("createTestEvent", () => {
     expect(createTestEvent("unknown", { notification }).notification).toBe(notification);
   });
 
+  it.each([
+    ["HX3K9", undefined, "message:HX3K9"],
+    [" HX3K9 ", "a17", "a17/message:HX3K9"],
+    ["", undefined, null],
+    [null, undefined, null],
+    [undefined, "a17", null],
+  ])(
+    "of a message with the booking code %j and the account %s has the ref %s",
+    (bookingCode, account, ref) => {
+      const notification = { eventId: crypto.randomUUID(), bookingCode };
+      expect(createTestEvent("message", { notification, account }).ref).toBe(ref);
+      expect(createTestEvent("unknown", { notification, account }).ref).toBeNull();
+    },
+  );
+
   it("has the decideBy of the handler: from the receipt, if the timestamp is not plausible", () => {
     const timestamp = new Date("2026-07-01T10:00:00Z");
     const receivedAt = new Date("2026-08-01T10:00:00Z");
@@ -222,6 +239,49 @@ describe("atomically", () => {
   });
 });
 
+describe("the stay of a test event", () => {
+  const times = { checkIn: "2026-12-09T23:00:00Z", checkOut: "2026-12-12T23:00:00Z" };
+
+  it("has the days of `timeZone`, as a handler's event has", () => {
+    const { stay, stayChange, timeZone } = createTestEvent("booking.Confirmed", {
+      booking: { bookingCode: "A1", listingId: 7, ...times },
+      timeZone: "Europe/Paris",
+    });
+    const days = {
+      bookingCode: "A1",
+      listingId: 7,
+      checkIn: "2026-12-10",
+      checkOut: "2026-12-13",
+      nights: 3,
+    };
+    expect([stay, stayChange, timeZone]).toEqual([
+      days,
+      { from: undefined, to: days, changed: true },
+      "Europe/Paris",
+    ]);
+    expect(createTestEvent("booking.Confirmed", { booking: times }).stay?.checkIn).toBe("2026-12-09");
+    expect(() => createTestEvent("booking.Confirmed", { timeZone: "Europe/Pari" })).toThrow(/^timeZone: /);
+  });
+
+  it("may be given, and is none of a gone booking or a listing", () => {
+    const given = { from: undefined, to: undefined, changed: false };
+    const event = createTestEvent("booking.Confirmed", { stayChange: given, booking: { checkIn: "soon" } });
+    expect([event.stay, event.stayChange]).toEqual([undefined, given]);
+    const gone = createTestEvent("booking.gone");
+    expect([gone.stay, gone.stayChange.from?.nights, gone.stayChange.to]).toEqual([undefined, 3, undefined]);
+    expect(createTestEvent("listing.Published")).not.toHaveProperty("stayChange");
+    // @ts-expect-error a listing has no stay
+    expect(() => createTestEvent("listing.Published", { stayChange: given })).toThrow(/not a field/);
+  });
+
+  it("that cannot be read throws where a spread or JSON reads it", () => {
+    const event = createTestEvent("booking.Confirmed", { booking: { checkIn: "soon" } });
+    expect(() => ({ ...event })).toThrow(/^checkIn: /);
+    expect(() => JSON.stringify(event)).toThrow(/^checkIn: /);
+    expect(event.booking.checkIn).toBe("soon");
+  });
+});
+
 describe("timers", () => {
   it("makes the event of a timer, with the fields of the event that a handler passes to a callback", async () => {
     const at = new Date(Date.now() - 1000);
@@ -270,4 +330,12 @@ describe("timers", () => {
     expect(() => make("booking.timer.door", { timer: { at: "15:00" } })).toThrow("must be a valid Date");
     expect(make("listing.timer.photos")).toMatchObject({ status: "Published", source: "timer" });
   });
+});
+
+it("plays a zone and times with an offset at the subscriber of docs/testing.md", async () => {
+  const { blocked, calendar } = memoryCalendar();
+  const times = { checkIn: "2026-12-09T23:00:00Z", checkOut: "2026-12-12T23:00:00Z" };
+  const booking = { bookingCode: "HX3K9", listingId: 7, ...times };
+  await onConfirmed(calendar)(createTestEvent("booking.Confirmed", { booking, timeZone: "Europe/Paris" }));
+  expect([...blocked]).toEqual([["HX3K9", "7: 2026-12-10 to 2026-12-13"]]);
 });

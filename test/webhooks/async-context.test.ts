@@ -6,8 +6,9 @@ import { createWebhookHandler, memoryStore } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
-import { afterEach, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterEach, describe, expect, onTestFinished, test } from "vitest";
 import { alteredStore, late } from "../queue/support.ts";
+import { eventually } from "../support/eventually.ts";
 import { clientOf, handlerOf, notificationOf, platformOf } from "./support.ts";
 
 const users = Array.from({ length: 30 }, (_, n) => `user-${n}`);
@@ -63,7 +64,7 @@ describe("in the background", () => {
     const { notify, seen } = make();
     await notify("first");
     await Promise.all(users.map((user) => notify(user)));
-    await vi.waitFor(() => expect(seen.size).toBe(31), 5000);
+    await eventually(() => expect(seen.size).toBe(31));
     expect(new Set(seen.values())).toEqual(new Set([undefined]));
   });
 
@@ -71,12 +72,12 @@ describe("in the background", () => {
     const { notify, seen, platform, webhooks, kinds } = noting();
     for (const user of users.slice(0, 5)) platform.answer(user, { status: 503 });
     for (const user of users.slice(0, 5)) await notify(user);
-    await vi.waitFor(() => expect(kinds()).toContain("paused"));
+    await eventually(() => expect(kinds()).toContain("paused"));
     // A failed try was due after 1 s, and the next one is due after 2 s more.
-    await vi.waitFor(() => expect(kinds().filter((kind) => kind === "paused").length).toBe(2), 5000);
+    await eventually(() => expect(kinds().filter((kind) => kind === "paused").length).toBe(2));
     await sleep(1100);
     await notify("late");
-    await vi.waitFor(() => expect(seen.has("late")).toBe(true));
+    await eventually(() => expect(seen.has("late")).toBe(true));
     expect(seen.get("late")).toBe(undefined);
     await webhooks.close({ timeout: 0 });
   });
@@ -100,8 +101,8 @@ describe("in the background", () => {
     onTestFinished(() => webhooks.close({ timeout: 0 }));
     platform.booking("A", "Confirmed");
     await als.run("first", () => deliver(notificationOf({ bookingCode: "A" })));
-    await vi.waitFor(() => expect(seen.map(([kind]) => kind)).toContain("cancelled"), 5000);
-    await vi.waitFor(() => expect(seen.map(([kind]) => kind)).toContain("timer"), 5000);
+    await eventually(() => expect(seen.map(([kind]) => kind)).toContain("cancelled"));
+    await eventually(() => expect(seen.map(([kind]) => kind)).toContain("timer"));
     expect(seen.filter(([, user]) => user !== undefined)).toEqual([]);
   });
 
@@ -119,7 +120,7 @@ describe("in the background", () => {
     }) as EventStore;
     const { notify, seen } = noting({ store });
     await Promise.all(users.map((user) => notify(user)));
-    await vi.waitFor(() => expect(seen.size).toBe(30), 5000);
+    await eventually(() => expect(seen.size).toBe(30));
     expect(calls.get("add")).toEqual(new Set(users));
     for (const name of ["claim", "settle"])
       expect([name, calls.get(name)]).toEqual([name, new Set([undefined])]);
@@ -134,7 +135,7 @@ test("a reconciler that is started inside a request runs no callback in its cont
   const reconciler = createReconciler(webhooks, { every: 60_000 });
   onTestFinished(() => reconciler.close());
   als.run("starter", () => reconciler.start());
-  await vi.waitFor(() => expect(seen).toEqual(new Map([["early", undefined]])), 5000);
+  await eventually(() => expect(seen).toEqual(new Map([["early", undefined]])));
 });
 
 describe("a request that waits", () => {
@@ -151,7 +152,7 @@ describe("a request that waits", () => {
     for (let n = 0; n < 100; n += 1) inline.platform.booking(`inline-${n}`, "Confirmed");
     inline.webhooks.start();
     await Promise.all(Array.from({ length: 100 }, (_, n) => inline.notify(`inline-${n}`)));
-    await vi.waitFor(() => expect(users.every((user) => inline.seen.has(user))).toBe(true), 5000);
+    await eventually(() => expect(users.every((user) => inline.seen.has(user))).toBe(true));
     const others = [...inline.seen].filter(([user]) => user.startsWith("inline-"));
     expect(inline.seen).toEqual(
       new Map([...each(() => undefined), ...others.map(([user]) => [user, user] as const)]),

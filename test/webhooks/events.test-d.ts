@@ -6,13 +6,13 @@ import {
   type BookingEvent,
   type BookingRequestEvent,
   type BookingStatusEvent,
+  type BookingStay,
   type BookingTimerEvent,
   createWebhookHandler,
   type EventOf,
   type FieldChanges,
   type ForwardingHandler,
   forwardTo,
-  type Listing,
   type ListingEvent,
   type ListingStatusEvent,
   type ListingTimerEvent,
@@ -21,8 +21,8 @@ import {
   memoryStore,
   type PreviousRecord,
   type RecordTimers,
+  type StayChange,
   StayhookClient,
-  stayChange,
   type TimerOptions,
   type Transactional,
   type UnknownEvent,
@@ -45,32 +45,15 @@ import type { FieldChange } from "../../src/webhooks/field-changes.ts";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "token" });
 const store = memoryStore();
+const base = { client, store };
 type Tx = { run(sql: string): number };
 declare const database: EventStore<Tx>;
 
 describe("on", () => {
-  test("takes the events that there are, and no other", () => {
-    createWebhookHandler({ client, store, on: { "booking.Request": () => {}, fallback: async () => {} } });
-    createWebhookHandler({
-      client,
-      store,
-      // @ts-expect-error misspelled
-      on: { "booking.Confirmd": () => {} },
-    });
-    createWebhookHandler({
-      client,
-      store,
-      // @ts-expect-error not an event of listings
-      on: { "listing.Confirmed": () => {} },
-    });
-    // @ts-expect-error `store` is missing
-    createWebhookHandler({ client, on: {} });
-  });
-
+  // test/package/consumer/mistakes.ts has the keys and options that are refused, with the words of the compiler.
   test("narrows what each callback gets", () => {
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         "booking.Request": (event) => {
           expectTypeOf(event.type).toEqualTypeOf<"booking.Request">();
@@ -91,12 +74,6 @@ describe("on", () => {
           expectTypeOf(event.previous?.status).toEqualTypeOf<string | undefined>();
           // @ts-expect-error an event of a booking has no listing
           event.listing;
-        },
-        "booking.Confirmed": (event) => {
-          // @ts-expect-error only a request has decideBy
-          event.decideBy;
-          // @ts-expect-error this store has no transactions
-          event.atomically;
         },
         "booking.unknown": (event) => expectTypeOf(event.status).toEqualTypeOf<string>(),
         "listing.Published": ({ listing, status }) => {
@@ -148,8 +125,7 @@ describe("the user's own models", () => {
 describe("fallback", () => {
   test("may destructure the fields of any event but its record", () => {
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         fallback: ({ status, changed, changes, previous, ref, type }) => {
           expectTypeOf(status).toEqualTypeOf<string | undefined>();
@@ -179,7 +155,7 @@ describe("`in`", () => {
         expectTypeOf(event.listing.listingId).toEqualTypeOf<number>();
       } else expectTypeOf(event).toEqualTypeOf<MessageWebhookEvent | UnknownEvent>();
     };
-    createWebhookHandler({ client, store, on: { fallback: look } });
+    createWebhookHandler({ ...base, on: { fallback: look } });
     createWebhookHandler({
       client,
       store: sqliteStore("events.db"),
@@ -205,8 +181,6 @@ describe("atomically", () => {
           atomically((tx) => tx.prepare("insert").run());
           atomically(() => {});
           // @ts-expect-error a write must not return a promise
-          atomically(async (tx) => tx.exec("insert"));
-          // @ts-expect-error a write must not return a promise
           atomically((tx) => Promise.resolve(tx.exec("insert")));
           // @ts-expect-error a write must never return a promise
           atomically((tx) => (tx.isOpen ? Promise.resolve(1) : 1));
@@ -220,7 +194,7 @@ describe("atomically", () => {
     expectTypeOf<SqliteTransaction>().toExtend<DatabaseSync>();
     // A user's function for any database of node:sqlite.
     const sell = (db: DatabaseSync) => db.exec("insert");
-    const confirmed = ({ atomically }: BookingEvent<"Confirmed", Booking, Listing, SqliteTransaction>) =>
+    const confirmed = ({ atomically }: BookingEvent<"Confirmed", Booking, SqliteTransaction>) =>
       atomically(sell);
     createWebhookHandler({ client, store: sqliteStore("events.db"), on: { "booking.Confirmed": confirmed } });
   });
@@ -306,9 +280,9 @@ describe("changes and previous", () => {
   test("name the fields that are tracked by default", () => {
     expectTypeOf<keyof FieldChanges>().toEqualTypeOf<Names>();
     expectTypeOf<keyof PreviousRecord>().toEqualTypeOf<Names>();
+    expectTypeOf<BookingEvent<"Confirmed">["changes"]>().toEqualTypeOf<FieldChanges>();
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         "booking.Confirmed": ({ changes, previous }) => {
           expectTypeOf(changes.checkIn).toEqualTypeOf<FieldChange | undefined>();
@@ -343,8 +317,7 @@ describe("changes and previous", () => {
       },
     });
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       // @ts-expect-error a snapshot has no objects
       track: { booking: ({ checkIn }) => ({ checkIn: { day: checkIn } }) },
       on: {},
@@ -358,10 +331,8 @@ describe("a handler on forwardTo", () => {
   test("has nothing in its type that would process a queue", () => {
     expectTypeOf(forwarding).toEqualTypeOf<ForwardingHandler>();
     expectTypeOf<Exclude<keyof WebhookHandler, keyof ForwardingHandler>>().toEqualTypeOf<
-      "start" | "drain" | "health" | "timers" | "eraseAccount"
+      "start" | "drain" | "health" | "timers" | "things" | "eraseAccount"
     >();
-    // @ts-expect-error a handler that forwards has no queue
-    forwarding.drain();
     toNodeHandler(forwarding);
     toKoaMiddleware(forwarding);
     toFastifyPlugin(forwarding);
@@ -370,7 +341,7 @@ describe("a handler on forwardTo", () => {
   });
 
   test("any other handler has it all", () => {
-    expectTypeOf(createWebhookHandler({ client, store, on: {} })).toEqualTypeOf<WebhookHandler>();
+    expectTypeOf(createWebhookHandler({ ...base, on: {} })).toEqualTypeOf<WebhookHandler>();
     expectTypeOf(createWebhookHandler({ client, store: database, on: {} })).toExtend<WebhookHandler>();
     const options = (): WebhookHandlerOptions => ({ client, store, on: {} });
     expectTypeOf(createWebhookHandler(options())).toEqualTypeOf<WebhookHandler>();
@@ -378,6 +349,14 @@ describe("a handler on forwardTo", () => {
       createWebhookHandler({ ...options(), on: { "booking.Request": ({ attempt }) => attempt } }),
     ).toEqualTypeOf<WebhookHandler>();
     toNodeHandler(createWebhookHandler(options()));
+  });
+
+  test("its listener takes the request and response of Fastify and of Koa", () => {
+    const take = toNodeHandler(forwarding);
+    expectTypeOf(take).toBeCallableWith({ raw: {} as IncomingMessage }, { raw: {} as ServerResponse });
+    expectTypeOf(take).toBeCallableWith({ req: {} as IncomingMessage }, { res: {} as ServerResponse });
+    // @ts-expect-error a web request has neither
+    take(new Request("https://you.example"), new Response());
   });
 
   test("its listener takes requests of http2, as the listeners of h3 2 must", () => {
@@ -401,8 +380,7 @@ describe("the exported event types", () => {
       atomically((tx) => tx.run("insert"));
     expectTypeOf(moved).returns.toEqualTypeOf<"Confirmed" | "Cancelled">();
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         "booking.Confirmed": confirmed,
         "booking.Cancelled": moved,
@@ -412,12 +390,12 @@ describe("the exported event types", () => {
         "booking.Declined": confirmed,
       },
     });
-    createWebhookHandler({ client, store, on: { message } });
+    createWebhookHandler({ ...base, on: { message } });
     createWebhookHandler({ client, store: database, on: { "booking.Confirmed": writing } });
     // @ts-expect-error this store has no transactions
-    createWebhookHandler({ client, store, on: { "booking.Confirmed": writing } });
+    createWebhookHandler({ ...base, on: { "booking.Confirmed": writing } });
     const callbacks: WebhookCallbacks = { "booking.Request": ({ decideBy }) => decideBy?.getTime() };
-    createWebhookHandler({ client, store, on: callbacks });
+    createWebhookHandler({ ...base, on: callbacks });
     // Callbacks without writes also work with a transactional store.
     createWebhookHandler({ client, store: database, on: callbacks });
     expectTypeOf<WebhookEventMap["booking.Confirmed"]>().toEqualTypeOf<BookingStatusEvent<"Confirmed">>();
@@ -431,6 +409,44 @@ describe("the exported event types", () => {
     expectTypeOf<WebhookEvent["eventId"]>().not.toBeAny();
     expectTypeOf<BookingEvent["booking"]["checkIn"]>().not.toBeAny();
     expectTypeOf<BookingEvent["type"]>().toEqualTypeOf<`booking.${BookingStatus | "gone" | "unknown"}`>();
+  });
+});
+
+describe("the stay of an event", () => {
+  test("is a field of each event of a booking, and of no other", () => {
+    createWebhookHandler({
+      ...base,
+      timeZone: async ({ listingId }) => (listingId === 7 ? "Europe/Paris" : undefined),
+      holds: ["Confirmed"],
+      track: {
+        booking: (_, { account, timeZone, stay }) => {
+          expectTypeOf(account).toEqualTypeOf<string | undefined>();
+          expectTypeOf(timeZone).toEqualTypeOf<string | undefined>();
+          expectTypeOf(stay).toEqualTypeOf<BookingStay | undefined>();
+          return { hour: stay?.nights };
+        },
+        // @ts-expect-error a listing has no stay
+        listing: (_, { stay }) => ({ stay }),
+      },
+      on: {
+        booking: ({ stay, stayChange, timeZone }) => {
+          expectTypeOf(stay).toEqualTypeOf<BookingStay | undefined>();
+          expectTypeOf(stayChange).toEqualTypeOf<StayChange>();
+          expectTypeOf(timeZone).toEqualTypeOf<string | undefined>();
+        },
+        "booking.gone": ({ stayChange }) => expectTypeOf(stayChange).toEqualTypeOf<StayChange>(),
+        "booking.timer.door": ({ stayChange }) => expectTypeOf(stayChange).toEqualTypeOf<StayChange>(),
+        "listing.Published": ({ stayChange }) => expectTypeOf(stayChange).toEqualTypeOf<undefined>(),
+        message: ({ timeZone }) => expectTypeOf(timeZone).toEqualTypeOf<undefined>(),
+        fallback: ({ stay }) => expectTypeOf(stay).toEqualTypeOf<BookingStay | undefined>(),
+      },
+    });
+    createWebhookHandler({
+      ...base,
+      // @ts-expect-error not a zone
+      timeZone: async () => 7,
+      on: {},
+    });
   });
 });
 
@@ -492,7 +508,7 @@ describe("EventOf", () => {
   });
 
   test("has no writes without transactions", () => {
-    const plain = createWebhookHandler({ client, store, on: {} });
+    const plain = createWebhookHandler({ ...base, on: {} });
     expectTypeOf<EventOf<typeof plain, "booking.Request">>().toEqualTypeOf<BookingRequestEvent>();
     const forwarding = createWebhookHandler({ client, store: forwardTo(() => {}), on: {} });
     expectTypeOf<EventOf<typeof forwarding, "booking.Request">>().toEqualTypeOf<BookingRequestEvent>();
@@ -508,8 +524,7 @@ test("a transaction whose types are not installed takes asynchronous writes", ()
 describe("timers", () => {
   test("a callback's key names the timer, and its event has the record and the timer", () => {
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         "booking.Confirmed": ({ timers, timer }) => {
           expectTypeOf<Parameters<typeof timers.set>>().toEqualTypeOf<
@@ -550,31 +565,29 @@ describe("timers", () => {
           break;
       }
     };
-    createWebhookHandler({ client, store, on: { fallback: look } });
+    createWebhookHandler({ ...base, on: { fallback: look } });
   });
 
   test("`booking` and `listing` get every event of a record but its timers, and `EventOf` names them", () => {
     const webhooks = createWebhookHandler({
-      client,
-      store,
+      ...base,
       on: {
         booking: (event) => {
           expectTypeOf(event.booking.bookingCode).toEqualTypeOf<string>();
           expectTypeOf(event.timer).toEqualTypeOf<undefined>();
-          expectTypeOf(stayChange(event).to?.listingId).toEqualTypeOf<number | undefined>();
+          expectTypeOf(event.stayChange.to?.listingId).toEqualTypeOf<number | undefined>();
           if (event.type === "booking.Request") expectTypeOf(event.decideBy).toEqualTypeOf<Date>();
         },
         listing: (event) => expectTypeOf(event.listing.listingId).toEqualTypeOf<number>(),
       },
     });
     createWebhookHandler({
-      client,
-      store,
+      ...base,
       track: { booking: () => ({ guests: 2 }), listing: () => ({ size: 1 }) },
       on: {
-        booking: (event) => void stayChange(event),
-        "booking.Confirmed": (event) => void stayChange(event),
-        "booking.timer.clean": (event) => void stayChange(event),
+        booking: (event) => void event.stayChange,
+        "booking.Confirmed": (event) => void event.stayChange,
+        "booking.timer.clean": (event) => void event.stayChange,
       },
     });
     type OfBooking = EventOf<typeof webhooks, "booking">;
@@ -584,5 +597,37 @@ describe("timers", () => {
   test("only a handler with an EventStore has timers", () => {
     expectTypeOf<WebhookHandler["timers"]>().returns.toEqualTypeOf<RecordTimers>();
     expectTypeOf<Awaited<ReturnType<RecordTimers["list"]>>[number]>().toExtend<{ name: string; at: Date }>();
+  });
+});
+
+describe("a key of `on`", () => {
+  test("that is misspelt is told with the key that was meant, also of an object that was made before", () => {
+    const on = { "booking.Confirmd": () => {} };
+    // @ts-expect-error did you mean booking.Confirmed
+    createWebhookHandler({ client, store, on });
+    createWebhookHandler({
+      ...base,
+      on: {
+        // The other callbacks keep the types of their events.
+        "booking.Request": ({ decideBy }) => expectTypeOf(decideBy).toEqualTypeOf<Date>(),
+        "booking.timer.door-code": ({ timer }) => expectTypeOf(timer.at).toEqualTypeOf<Date>(),
+        // @ts-expect-error did you mean message
+        mesage: () => {},
+      },
+    });
+  });
+
+  test("may stand before track and accountFrom", () => {
+    createWebhookHandler({
+      ...base,
+      on: {
+        "booking.Confirmed": ({ account, changes }) => {
+          expectTypeOf(account).toEqualTypeOf<string>();
+          expectTypeOf(changes.total).toEqualTypeOf<FieldChange | undefined>();
+        },
+      },
+      track: { booking: () => ({ total: 1 }) },
+      accountFrom: { query: "account" },
+    });
   });
 });

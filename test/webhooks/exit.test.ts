@@ -1,16 +1,14 @@
 import { execFile } from "node:child_process";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const run = promisify(execFile);
 
 /** Runs a worker that has one event in its store. Resolves to what it wrote to stderr. It must exit with 0. */
 async function worker(end: string): Promise<string> {
-  const directory = mkdtempSync(join(tmpdir(), "stayhook-exit-"));
-  onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+  const directory = temporaryFolder();
   const source = (file: string) => JSON.stringify(join(import.meta.dirname, "../../src", file));
   const app = `
     const { createWebhookHandler, StayhookClient } = await import(${source("index.ts")});
@@ -39,6 +37,14 @@ test.each([
   "",
 ])("a process that closes its handler, has no events, or does not start it, is silent: %s", async (end) => {
   expect(await worker(end)).not.toContain("stayhook:");
+});
+
+test("a handler that is closed leaves the warning to another one", async () => {
+  const stderr = await worker(`webhooks.start();
+    const other = createWebhookHandler({ client, store, verify: false, on: {} });
+    other.start();
+    await other.close({ timeout: 0 });`);
+  expect(stderr).toContain(line);
 });
 
 test("close without time left, because the store does not answer, causes no TimeoutNegativeWarning", async () => {

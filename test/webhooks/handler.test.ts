@@ -74,16 +74,6 @@ describe("a notification", () => {
     expect(JSON.stringify(event.notification)).toBe(JSON.stringify(JSON.parse(text)));
   });
 
-  test("with an unknown topic is recorded without it, and a line says so", async () => {
-    const { deliver, store, logger } = handlerOf({ autoStart: false });
-    const notification = notificationOf({ bookingCode: "A1" });
-    expect((await deliver(notification, { topic: "booking" })).status).toBe(200);
-    expect((await store.get(notification.eventId))?.topic).toBeNull();
-    expect(logger.lines).toEqual([
-      "stayhook: the topic of an endpoint must be one of bookings, listings, messages. The handler ignores it",
-    ]);
-  });
-
   test("is answered 503 if it cannot be recorded, and is accepted when it is sent again", async () => {
     let isFull = true;
     const { deliver } = handlerOf({
@@ -104,11 +94,10 @@ describe("processing begins", () => {
     { store: "that notifies", alter: {} },
     { store: "without notifications", alter: { subscribe: () => undefined } },
   ])("by itself at the first request, at once on a store $store", async ({ alter }) => {
-    const { deliver, platform, webhooks } = handlerOf({ store: alteredStore(memoryStore(), alter) });
+    const { platform, webhooks, notify } = handlerOf({ store: alteredStore(memoryStore(), alter) });
     expect((await webhooks.health()).state).toBe("idle");
     for (const bookingCode of ["A1", "A2"]) {
-      await deliver(notificationOf({ bookingCode }));
-      await advance();
+      await notify(bookingCode);
     }
     expect(platform.reads).toEqual(["A1", "A2"]);
     expect((await webhooks.health()).state).toBe("running");

@@ -43,10 +43,9 @@ describe("health", () => {
   });
 
   test("says what is paused, since when, why and by which record, and stopped when closed", async () => {
-    const { deliver, webhooks, platform } = handlerOf();
+    const { webhooks, platform, notify } = handlerOf();
     platform.answer("*", { status: 401 });
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await notify("A1");
     await advance(60_000);
     expect(await webhooks.health()).toMatchObject({
       state: "paused",
@@ -202,13 +201,12 @@ test("above maxBacklog, notifications are answered 503 until events are discarde
 test("a count that never ends holds notifications up for 3 s, and is asked for again", async () => {
   const store = memoryStore();
   const counts = vi.spyOn(store, "counts").mockReturnValueOnce(new Promise(() => {}));
-  const { deliver, webhooks, logger } = handlerOf({ store, autoStart: false, maxBacklog: 2 });
+  const { deliver, webhooks } = handlerOf({ store, autoStart: false, maxBacklog: 2 });
   const first = deliver(notificationOf());
   await advance(1000);
   const second = deliver(notificationOf());
   await advance(2_000);
   expect([(await first).status, (await second).status]).toEqual([200, 200]);
-  expect(logger.lines.join()).toContain("the store did not answer counts() within 3000 ms");
   const statuses: number[] = [];
   for (let n = 0; n < 3; n += 1) {
     statuses.push((await deliver(notificationOf())).status);

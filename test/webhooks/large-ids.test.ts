@@ -1,5 +1,5 @@
 // Ids that a number cannot hold are never rounded, and references of which one is unusable.
-import { Booking, type BookingEvent, listingIdOf, stayChange, type WebhookCallbacks } from "stayhook";
+import { Booking, type BookingEvent, listingIdOf, type WebhookCallbacks } from "stayhook";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { advance, clientOf, handlerOf, notificationOf, useFakeTime } from "./support.ts";
@@ -44,11 +44,10 @@ test.each(["#", ""])("two bookings of two listings stay apart (%j before the dig
     },
   };
   const answers: Record<string, unknown> = {};
-  const { deliver, store } = withAnswers(answers, { on });
+  const { store, notify } = withAnswers(answers, { on });
   for (const id of [one, other]) {
     answers.A1 = { bookingCode: "A1", status: "Confirmed", ...nights, listingId: `${mark}${id}` };
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await notify("A1");
   }
   expect(seen).toEqual([one, one, other, other]);
   expect((await store.snapshotOf("booking:A1"))?.snapshot.fields.listingId).toBe(other);
@@ -57,14 +56,13 @@ test.each(["#", ""])("two bookings of two listings stay apart (%j before the dig
 test("a move to a listing that a number cannot hold is a stay that cannot be read", async () => {
   const seen: unknown[] = [];
   const on: WebhookCallbacks = {
-    booking: (event: BookingEvent) => void seen.push(stayChange(event).to?.listingId),
+    booking: (event: BookingEvent) => void seen.push(event.stayChange.to?.listingId),
   };
   const answers: Record<string, unknown> = {};
-  const { deliver } = withAnswers(answers, { on });
+  const { notify } = withAnswers(answers, { on });
   for (const listingId of [7, `#${one}`, 8]) {
     answers.A1 = { bookingCode: "A1", status: "Confirmed", ...nights, listingId };
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await notify("A1");
   }
   expect(seen).toEqual([7, 7, 8]);
 });
@@ -99,7 +97,7 @@ test("no integer is rounded in a record: in the client, a model, `track`, a snap
     pet: (pets as unknown[])[0] as string,
     amount,
   });
-  const { deliver, store, client } = withAnswers(
+  const { store, client, notify } = withAnswers(
     answers,
     {
       track: { booking: track as never },
@@ -111,8 +109,7 @@ test("no integer is rounded in a record: in the client, a model, `track`, a snap
   );
   const play = async (fields: object) => {
     answers.A1 = { bookingCode: "A1", status: "Confirmed", ...nights, listingId: 7, amount: 12.5, ...fields };
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await notify("A1");
   };
   const [first, second] = [`#${one}`, `#${other}`];
   await play({ threadId: first, guest: { id: first }, pets: [first] });
@@ -138,9 +135,8 @@ test("no integer is rounded in a record: in the client, a model, `track`, a snap
 test("an event of a listing whose id is negative is handled", async () => {
   const seen: unknown[] = [];
   const on: WebhookCallbacks = { listing: ({ ref, listing }) => void seen.push(ref, listing.listingId) };
-  const { deliver, paths } = withAnswers({ "-3": { listingId: -3, status: "Published" } }, { on });
-  await deliver(notificationOf({ listingId: -3 }));
-  await advance();
+  const { paths, notify } = withAnswers({ "-3": { listingId: -3, status: "Published" } }, { on });
+  await notify(-3);
   expect(paths).toEqual(["/v2/listings/-3"]);
   expect(seen).toEqual(["listing:-3", -3]);
 });

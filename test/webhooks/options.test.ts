@@ -12,7 +12,6 @@ describe("bad options", () => {
     [{ on: { "booking.Confirmd": () => {} } }, "on.booking.Confirmd"],
     [{ on: { "booking.Confirmed": "callback" } }, "on.booking.Confirmed"],
     [{ verify: true }, "verify"],
-    [{ skipUnchanged: "some" }, "skipUnchanged"],
     [{ processing: "foreground" }, "processing"],
     [{ autoStart: "no" }, "autoStart"],
     [{ concurrency: 0 }, "concurrency"],
@@ -36,10 +35,6 @@ describe("bad options", () => {
     [{ recheckAfter: true }, "recheckAfter"],
     [{ recheckAfter: 0 }, "recheckAfter"],
     [{ recheckAfter: 1.5 }, "recheckAfter"],
-    [{ topicFrom: "topic" }, "topicFrom"],
-    [{ topicFrom: { query: "" } }, "topicFrom.query"],
-    [{ topicFrom: { param: "t", query: "t" } }, "topicFrom.param"],
-    [{ answerHealthChecks: "GET" }, "answerHealthChecks"],
     [{ maxBacklog: -1 }, "maxBacklog"],
     [{ silentAfter: 0 }, "silentAfter"],
   ])("%j is refused by its name", (wrong, field) => {

@@ -139,10 +139,9 @@ describe("process", () => {
     }
   });
 
-  test("runs the callback each time, whatever `skipUnchanged` says, and touches no store", async () => {
+  test("runs the callback each time, and touches no store", async () => {
     const callback = vi.fn();
     const { webhooks, platform, store } = handlerOf({
-      skipUnchanged: true,
       on: { "booking.Confirmed": callback, unknown: callback },
     });
     platform.booking("A1", "Confirmed");

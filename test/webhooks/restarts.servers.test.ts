@@ -1,10 +1,8 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
 import { Agent, createServer, request } from "node:http";
 import type { AddressInfo } from "node:net";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
@@ -13,6 +11,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
 import { expect, onTestFinished, test } from "vitest";
 import { postgresUrl } from "../support/postgres-server.ts";
+import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const RESTARTS = Number(process.env.STAYHOOK_RESTARTS ?? 3);
 /** Notifications are sent at this interval, ms. */
@@ -28,8 +27,7 @@ interface Place {
 
 const places: Readonly<Record<string, () => Place>> = {
   SQLite: () => {
-    const directory = mkdtempSync(join(tmpdir(), "stayhook-restarts-"));
-    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const directory = temporaryFolder();
     const path = join(directory, "events.db");
     return { args: { path }, open: () => sqliteStore(path) as never };
   },

@@ -66,8 +66,9 @@ export function handlerOf({
   const observed: Observation[] = [];
   const logger = recordingLogger();
   const store = options.store ?? memoryStore();
+  const client = makeClient(platform);
   const webhooks = createWebhookHandler({
-    client: makeClient(platform),
+    client,
     on: {},
     verify: false,
     observe: (event) => observed.push(event),
@@ -83,13 +84,27 @@ export function handlerOf({
       }),
       context,
     );
+  /** Delivers a notification of a booking's code, of a listing's id, or with these fields, and lets it be handled. */
+  const notify = async (about: string | number | Fields): Promise<string> => {
+    const notification = notificationOf(fieldsOf(about));
+    await deliver(notification);
+    await advance();
+    return notification.eventId;
+  };
+  /** Gives a booking or a listing this status, and notifies of it. */
+  const tell = (id: string | number, status = "Confirmed", more?: object): Promise<string> => {
+    if (typeof id === "number") platform.listing(id, status, more);
+    else platform.booking(id, status, more);
+    return notify(id);
+  };
   return {
     webhooks,
+    client,
     platform,
     store,
     observed,
     logger,
-    deliver,
+    ...{ deliver, notify, tell },
     kinds: () => observed.map(({ kind }) => kind).filter((kind) => kind !== "started"),
   };
 }
@@ -121,6 +136,13 @@ interface Fields {
   listingId?: number | null;
   [field: string]: unknown;
 }
+
+const fieldsOf = (about: string | number | Fields): Fields =>
+  typeof about === "string"
+    ? { bookingCode: about }
+    : typeof about === "number"
+      ? { listingId: about }
+      : about;
 
 export function notificationOf(fields: Fields = {}) {
   return {

@@ -1,13 +1,7 @@
 // A stay that cannot be read moves and ends none: the old stay holds.
-import {
-  type BookingEvent,
-  type BookingTimerEvent,
-  type StayChange,
-  stayChange,
-  type WebhookCallbacks,
-} from "stayhook";
+import type { BookingEvent, BookingTimerEvent, StayChange, WebhookCallbacks } from "stayhook";
 import { describe, expect, test } from "vitest";
-import { advance, HOUR, handlerOf, notificationOf, useFakeTime } from "./support.ts";
+import { advance, HOUR, handlerOf, useFakeTime } from "./support.ts";
 
 useFakeTime();
 
@@ -17,17 +11,15 @@ const same = { from: held, to: held, changed: false };
 
 type State = Record<string, unknown>;
 
-/** Makes a handler, and a function that handles a state of booking A1 and returns what `stayChange` says of it. */
+/** Makes a handler, and a function that handles a state of booking A1 and returns its `stayChange`. */
 function playing(options: Parameters<typeof handlerOf>[0] = {}, holds?: readonly string[]) {
   const changes: StayChange[] = [];
-  const note = (event: BookingEvent | BookingTimerEvent) => void changes.push(stayChange(event, { holds }));
+  const note = (event: BookingEvent | BookingTimerEvent) => void changes.push(event.stayChange);
   const on: WebhookCallbacks = { booking: note, "booking.timer.door": note };
-  const handler = handlerOf({ on, recheckAfter: false, maxAttempts: 1, ...options });
+  const handler = handlerOf({ on, recheckAfter: false, maxAttempts: 1, holds, ...options });
   const play = async ({ status = "Confirmed", ...state }: State = {}) => {
     changes.length = 0;
-    handler.platform.booking("A1", status as string, { ...nights, ...state });
-    await handler.deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await handler.tell("A1", status as string, { ...nights, ...state });
     return [...changes];
   };
   const unread = () => handler.logger.lines.filter((line) => line.includes("cannot be read"));
@@ -105,7 +97,7 @@ describe.each(unreadable)("with %s", (_, state) => {
 test("a stay that was only asked for does not hold for a confirmation that cannot be read", async () => {
   const on: WebhookCallbacks = {
     "booking.Confirmed": () => {},
-    booking: (event: BookingEvent) => void seen.push(stayChange(event).from),
+    booking: (event: BookingEvent) => void seen.push(event.stayChange.from),
   };
   const seen: unknown[] = [];
   const { play } = playing({ on });

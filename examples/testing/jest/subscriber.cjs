@@ -1,11 +1,9 @@
-const { createWebhookHandler, sharedSecret, stay } = require("stayhook");
+const { createWebhookHandler, sharedSecret } = require("stayhook");
 
 exports.onConfirmed =
   (calendar) =>
-  async ({ booking, changed }) => {
-    if (!changed) return;
-    const { checkIn, checkOut } = stay(booking);
-    await calendar.set(booking.bookingCode, booking.listingId, checkIn, checkOut);
+  async ({ changed, stayChange: { to } }) => {
+    if (changed && to) await calendar.set(to.bookingCode, to.listingId, to.checkIn, to.checkOut);
   };
 
 exports.createSubscriber = (client, store, calendar) =>

@@ -5,9 +5,11 @@ import { toNodeHandler } from "../../adapters/node.ts";
 import { behindToken } from "../../console/console-token.ts";
 import { randomHex } from "../../console/form-guard.ts";
 import { storeConsole } from "../../console/inbox.ts";
+import { auditLine } from "../../console/operations.ts";
 import { integerOf, listeningOn } from "../arguments.ts";
 import type { Command } from "../command.ts";
 import { storeOptions, withStore } from "../open-store.ts";
+import { printable } from "../output.ts";
 
 export const consoleCommand: Command = {
   description: `Serves the pages to this machine only, until Ctrl-C, and prints their URL. The URL has a token that is valid until
@@ -26,7 +28,14 @@ the command ends. The command handles no events. The running app handles a repla
       invocation,
       async (store) => {
         const token = randomHex(24);
-        const site = behindToken(token, (authorize) => storeConsole(store, { authorize, readOnly }));
+        const site = behindToken(token, (authorize) =>
+          storeConsole(store, {
+            authorize,
+            readOnly,
+            operated: (operation) =>
+              out.item(operation, () => `${out.clock(new Date())} ${printable(auditLine(operation))}`),
+          }),
+        );
         const server = createServer(toNodeHandler(site)).listen({ port, host: "127.0.0.1" });
         await listeningOn(port, once(server, "listening"));
         const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/?token=${token}`;

@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from "node:util";
 import { StayhookError } from "../../errors.ts";
 import type { EventStore } from "../../stores/event-store.ts";
 import { keepLastReceived } from "../../stores/last-received.ts";
-import type { RecordSnapshot } from "../../stores/snapshot.ts";
 import { type Command, type Invocation, UsageError } from "../command.ts";
 import { asWaiting, copyPlace, isHeld } from "../moved-events.ts";
 import { checkEnd, checkEngineOptions, engineStoreOptions, openStore } from "../open-store.ts";
@@ -14,7 +13,7 @@ type Store = EventStore<unknown>;
 const BATCH = 500;
 
 export const copy: Command = {
-  description: `Copies a subscriber to another store: the events of all states with their history, the snapshots of the records, the time of the last notification, and the place where the reconciler goes on.
+  description: `Copies a subscriber to another store: the events of all states with their history, the snapshots and ledgers of the records, the time of the last notification, and the place where the reconciler goes on.
 Stop your app first, and start it with the new store afterwards. You can run the command again after an interruption: it skips events and records that the new store has. If they differ from those of the old store, or if the old store changes meanwhile, the command fails.`,
   examples: ["stayhook copy --from events.db --to postgres://localhost/app"],
   options: {
@@ -44,6 +43,7 @@ Stop your app first, and start it with the new store afterwards. You can run the
         const before = await standOf(source);
         const check = (await isEmpty(target)) ? undefined : target;
         const snapshots = await copySnapshots(source, target, check);
+        await copyLedgers(source, target, check);
         const events = await copyEvents(source, target, check);
         const last = await source.lastReceivedAt();
         if (last) await keepLastReceived(target, last.getTime());
@@ -100,7 +100,7 @@ async function standOf(store: Store) {
 }
 
 async function isEmpty(store: Store): Promise<boolean> {
-  for await (const _ of store.snapshots()) return false;
+  for (const kept of [store.snapshots(), store.ledgers()]) for await (const _ of kept) return false;
   return (await store.list({ limit: 1 })).length === 0;
 }
 
@@ -112,27 +112,48 @@ function changed(): StayhookError {
   );
 }
 
-/** @param check - the target if it was not empty: a record that it had already must be the same */
+/**
+ * Copies the snapshots, each with its ledger.
+ *
+ * @param check - the target if it was not empty: a record that it had already must be the same
+ */
 async function copySnapshots(source: Store, target: Store, check?: Store): Promise<number> {
   let copied = 0;
-  let batch: RecordSnapshot[] = [];
-  const write = async (): Promise<void> => {
-    await target.restore({ events: [], snapshots: batch });
+  for await (const snapshots of batchesOf(source.snapshots())) {
+    await target.restore({ events: [], snapshots });
     if (check)
       await assertSame(
-        batch,
+        snapshots,
         ({ ref }) => check.snapshotOf(ref),
         ({ ref }) => `snapshot of ${ref}`,
       );
-    copied += batch.length;
-    batch = [];
-  };
-  for await (const snapshot of source.snapshots()) {
-    batch.push(snapshot);
-    if (batch.length === BATCH) await write();
+    copied += snapshots.length;
   }
-  if (batch.length > 0) await write();
   return copied;
+}
+
+/** Copies the ledgers of records without a snapshot. `restore` skips the others. */
+async function copyLedgers(source: Store, target: Store, check?: Store): Promise<void> {
+  for await (const ledgers of batchesOf(source.ledgers())) {
+    await target.restore({ events: [], snapshots: [], ledgers });
+    if (check)
+      await assertSame(
+        ledgers,
+        async ({ ref }) => ({ ref, ledger: await check.ledgerOf(ref) }),
+        ({ ref }) => `ledger of ${ref}`,
+      );
+  }
+}
+
+async function* batchesOf<T>(items: AsyncIterable<T>): AsyncGenerator<T[]> {
+  let batch: T[] = [];
+  for await (const item of items) {
+    batch.push(item);
+    if (batch.length < BATCH) continue;
+    yield batch;
+    batch = [];
+  }
+  if (batch.length > 0) yield batch;
 }
 
 /**
@@ -169,7 +190,7 @@ async function copyEvents(source: Store, target: Store, check?: Store): Promise<
 /** @throws StayhookError if the target has other values than the source, for example of an earlier copy */
 async function assertSame<T>(
   given: readonly T[],
-  read: (item: T) => Promise<T | undefined>,
+  read: (item: T) => Promise<object | undefined>,
   nameOf: (item: T) => string,
 ): Promise<void> {
   const there = await Promise.all(given.map(read));

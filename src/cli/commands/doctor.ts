@@ -1,5 +1,5 @@
 import type { StayhookClient } from "../../client/client.ts";
-import { APIError, ResponseValidationError } from "../../client/client-errors.ts";
+import { APIError, httpTime, ResponseValidationError } from "../../client/client-errors.ts";
 import { parseUrl, withTopic } from "../../client/urls.ts";
 import { type Listing, listingStatuses, type WebhookConfig } from "../../models/records.ts";
 import { knownStatus } from "../../models/statuses.ts";
@@ -121,8 +121,8 @@ function topicsElsewhere({ endpoints }: WebhookConfig, expected: string): string
 
 function checkClock(headers: Headers): Check {
   const clock = (...finding: Finding) => checkOf("clock", finding);
-  const date = Date.parse(headers.get("date") ?? "");
-  if (Number.isNaN(date))
+  const date = httpTime(headers.get("date") ?? "");
+  if (date === undefined)
     return clock("skipped", "The clock was not checked, because the platform's answer has no Date header.");
   const apart = Math.round((Date.now() - date) / 1000);
   if (Math.abs(apart) * 1000 <= CLOCK_TOLERANCE)

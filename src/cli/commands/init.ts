@@ -7,7 +7,6 @@ import { linesOf } from "../lines.ts";
 export const init: Command = {
   takes: "[example] [folder]",
   arguments: [0, 2],
-  choices: exampleNames,
   description: `Copies an example into an empty folder, with a package.json, an .env.example for the sandbox, and a test. The
 default example is ${exampleNames[0]}: a server with SQLite. The default folder is the current one. Without arguments, the
 command asks for both, if stdin is a terminal.`,

@@ -2,9 +2,9 @@ import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/client-errors.ts";
 import { duration } from "../../console/html.ts";
 import { describeChanges } from "../../console/timeline.ts";
+import type { Incomplete } from "../../reconcile/options.ts";
 import {
   createReconciler,
-  type Incomplete,
   type ReconcileObservation,
   type ReconcileReport,
 } from "../../reconcile/reconciler.ts";

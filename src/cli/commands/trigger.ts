@@ -1,5 +1,4 @@
 import { parseUrl } from "../../client/urls.ts";
-import { eventTypes } from "../../models/event-types.ts";
 import { bookingStatuses, listingStatuses } from "../../models/records.ts";
 import { nearest } from "../../option-names.ts";
 import { type Command, exitCodes, type Invocation, MissingError, UsageError } from "../command.ts";
@@ -102,17 +101,19 @@ function helpWith(what: string): string {
 /** @throws UsageError if the platform sends no such notification */
 function wantedOf({ positionals: [what = "", id], text }: Invocation): Wanted {
   const [, kind = "", separator, rest] = /^(\w+)(?:([.:])(.*))?$/s.exec(what) ?? [];
+  const afterColon = separator === ":" ? rest : undefined;
+  const isMessage = kind === "message" || kind === "messages";
   for (const other of ["booking", "listing"])
-    if (other !== kind && text(other) !== undefined)
+    if (other !== kind && !(isMessage && other === "booking") && text(other) !== undefined)
       throw new UsageError(`--${other} works only with "trigger ${other}".`);
-  if (kind === "message" || kind === "messages" || kind === "unknown") {
-    if (id !== undefined) throw new UsageError("A message has no code or id. Remove the second argument.");
-    return { topic: "messages", bookingCode: null, listingId: null };
-  }
+  if (kind === "unknown" && id !== undefined)
+    throw new UsageError("An unknown event has no code or id. Remove the second argument.");
+  if (isMessage || kind === "unknown")
+    return { topic: "messages", bookingCode: text("booking") ?? afterColon ?? id ?? null, listingId: null };
   const statusesOfKind = statuses[kind];
   if (!statusesOfKind || (separator === "." && ![...statusesOfKind, "unknown"].includes(rest ?? "")))
     throw new UsageError(helpWith(what));
-  const given = text(kind) ?? (separator === ":" ? rest : undefined) ?? id;
+  const given = text(kind) ?? afterColon ?? id;
   if (kind === "booking") return { topic: "bookings", bookingCode: given || madeUp("TEST"), listingId: null };
   if (given && !/^\d{1,15}$/.test(given)) throw new UsageError("A listing's id must be an integer.");
   return { topic: "listings", bookingCode: null, listingId: Number(given || madeUp("999")) };
@@ -132,10 +133,9 @@ async function endpointOf(invocation: Invocation, topic: Wanted["topic"]): Promi
 export const trigger: Command = {
   takes: "<what> [<code or id>]",
   arguments: [1, 2],
-  choices: ["booking", "listing", ...eventTypes.filter((type) => type !== "unknown")],
   description: `<what> is booking, listing or message, or an event such as booking.Confirmed. A notification does not name the
 event's type, so booking.Confirmed sends the same notification as booking. Without a code or id, the command invents
-the code or id of a record that does not exist. The exit code is 0 if the endpoint answers 200.`,
+the code or id of a record that does not exist. A message may have the code of its booking. The exit code is 0 if the endpoint answers 200.`,
   examples: ["stayhook trigger booking HX3K9 --to - < url.txt", "stayhook trigger listing.Published 5717008"],
   asksPlatform: true,
   options: {
@@ -143,7 +143,7 @@ the code or id of a record that does not exist. The exit code is 0 if the endpoi
       "send to this endpoint instead of the configured endpoint; adds topic=<topic> to the URL",
       "STAYHOOK_TARGET",
     ),
-    booking: { value: "<code>", help: "the code of the booking" },
+    booking: { value: "<code>", help: "the code of the booking, also of a message" },
     listing: { value: "<id>", help: "the id of the listing" },
     "event-id": {
       value: "<uuid>",

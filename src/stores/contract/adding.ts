@@ -15,12 +15,14 @@ const BACKSLASH_U = "\\u";
 export const adding: Cases = {
   "a new event is stored, and can be claimed at once": async ({ add, claims, get }) => {
     const event = await add("booking:A");
-    const { receivedAt, dueAt, ...rest } = await get(event);
+    const { receivedAt, dueAt, firstDueAt, ...rest } = await get(event);
     equal("the new event, as get() returns it", rest, {
       ...event,
-      ...{ state: "pending", attempts: 0, doneAt: null, type: null, reason: null, history: [] },
+      ...{ state: "pending", attempts: 0, failures: 0, refusals: 0 },
+      ...{ doneAt: null, type: null, reason: null, history: [] },
     });
     check(receivedAt instanceof Date && Number(dueAt) === Number(receivedAt), "dueAt: expected receivedAt");
+    equal("firstDueAt", firstDueAt, dueAt);
     await claims("after add()", event);
   },
 

@@ -151,6 +151,28 @@ export const erasing: Cases = {
     equal("attempts, previous and sequence of the claim", [attempts, previous, sequence], [1, undefined, 0]);
   },
 
+  "`erase` of a booking also deletes its messages, of this spelling and account only": async (bench) => {
+    const { store, add, claimOne, done, settle } = bench;
+    const names = ["message:A", "message:a", "a17/message:A", "message:AB", "messages:A"];
+    const events = [];
+    for (const ref of names) {
+      events.push(await add(ref));
+      await done(await claimOne());
+    }
+    equal("erase() of the messages of another booking", await store.erase("listing:A"), 0);
+    const held = await add("message:A");
+    const claim = await claimOne();
+    await add("booking:A");
+    await rejects("erase() while a message is processed", () => store.erase("booking:A"));
+    equal("events after the rejection", (await store.list({ limit: 9 })).length, 7);
+    await settle(claim, parked());
+    equal("erase() of the booking", await store.erase("booking:A"), 3);
+    equal("get() of an erased message", await store.get(held.eventId), undefined);
+    equal("the other messages", idsOf(await store.list({ limit: 9 })), idsOf(events.slice(1)));
+    equal("erase() of a booking of an account", await store.erase("a17/booking:A"), 1);
+    equal("erase() of messages alone", await store.erase("message:a"), 1);
+  },
+
   "while an event of the record is processed, `erase` rejects and deletes nothing": async (bench) => {
     const { store, add, ended, handle, claimOne, settle } = bench;
     await handle("booking:A", "Request");

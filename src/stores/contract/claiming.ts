@@ -7,11 +7,14 @@ export const claiming: Cases = {
 
   "a claim has every field that an attempt needs": async ({ add, claimOne, get }) => {
     const event = await add("booking:A");
-    const { receivedAt, claimedAt, lease, ...rest } = await claimOne();
+    const before = await get(event);
+    const { receivedAt, claimedAt, dueAt, firstDueAt, lease, ...rest } = await claimOne();
     equal("the claim's fields", rest, {
       ...event,
-      ...{ attempts: 1, outages: 0, outageFor: 0, replayed: false, previous: undefined, sequence: 0 },
+      ...{ attempts: 1, outages: 0, outageFor: 0, failures: 0, refusals: 0, replayed: false },
+      ...{ lastFailure: undefined, previous: undefined, sequence: 0, ledger: undefined },
     });
+    equal("the claim's dueAt and firstDueAt", [dueAt, firstDueAt], [before.dueAt, before.firstDueAt]);
     check(typeof lease === "string" && lease !== "", "the lease: expected a string that is not empty");
     const stored = await get(event);
     equal("the event's state and attempts", [stored.state, stored.attempts], ["processing", 1]);

@@ -23,7 +23,6 @@ type Failure = Extract<Outcome<unknown>, { readonly state: "retrying" }>;
 export const failed = (wait: number): Failure => ({
   state: "retrying",
   in: wait,
-  counted: true,
   reason: "callback",
   entry: { duration: 1, reason: "callback", error: "the callback failed" },
 });
@@ -31,7 +30,8 @@ export const failed = (wait: number): Failure => ({
 export const unreachable = (wait: number): Failure => ({
   state: "retrying",
   in: wait,
-  counted: false,
+  count: "nothing",
+  holdsRecord: true,
   reason: "unavailable",
   entry: { duration: 1, reason: "unavailable", error: "the platform is out of reach" },
 });
@@ -210,6 +210,12 @@ export function idsOf(events: readonly { readonly eventId: string }[]): string[]
 }
 
 /** The checks below replace `node:assert`, because runtimes such as Cloudflare Workers may lack that module. */
+
+export async function collect<T>(yielded: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = [];
+  for await (const each of yielded) all.push(each);
+  return all;
+}
 
 export function check(ok: boolean, message: string): asserts ok {
   if (!ok) throw new Error(message);

@@ -1,11 +1,11 @@
 import { noEvents } from "../event-states.ts";
-import type { RecordSnapshot } from "../snapshot.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import {
   type Bench,
   between,
   type Cases,
   check,
+  collect,
   equal,
   failed,
   LONG,
@@ -42,24 +42,38 @@ export const snapshots: Cases = {
     equal("numbers of snapshots and of different refs", [found.length, new Set(found).size], [520, 520]);
   },
 
-  "`learn` updates only seenAt of an equal snapshot, and does not change another one": async (bench) => {
-    const { store, handle, tick } = bench;
-    await handle("booking:A", "Request", { nights: 1, note: null });
-    const { seenAt } = (await store.snapshotOf("booking:A"))!;
-    await tick();
-    const same = { status: "Request", fields: { note: null, nights: 1 } };
-    equal("learn() of an equal snapshot", await store.learn("booking:A", same), true);
-    const before = (await store.snapshotOf("booking:A"))!;
-    equal("the snapshot and its sequence", [before.snapshot, before.sequence], [same, 1]);
-    check(before.seenAt > seenAt, "seenAt: expected a later time after learn() of an equal snapshot");
-    for (const snapshot of [
-      { status: "Confirmed", fields: { nights: 1, note: null } },
-      { status: "Request", fields: { nights: "1", note: null } },
-      { status: "Request", fields: { nights: 1 } },
-      { status: "Request", fields: { nights: 1, other: null } },
-    ])
-      equal(`learn() of ${JSON.stringify(snapshot)}`, await store.learn("booking:A", snapshot), false);
-    equal("the snapshot after learn()", await store.snapshotOf("booking:A"), before);
+  "`learn` adds fields to a snapshot, updates seenAt of an equal one, and does not change another one":
+    async (bench) => {
+      const { store, handle, tick } = bench;
+      await handle("booking:A", "Request", { nights: 1, note: null });
+      const { seenAt } = (await store.snapshotOf("booking:A"))!;
+      await tick();
+      const same = { status: "Request", fields: { note: null, nights: 1 } };
+      equal("learn() of an equal snapshot", await store.learn("booking:A", same), true);
+      const before = (await store.snapshotOf("booking:A"))!;
+      equal("the snapshot and its sequence", [before.snapshot, before.sequence], [same, 1]);
+      check(before.seenAt > seenAt, "seenAt: expected a later time after learn() of an equal snapshot");
+      for (const snapshot of [
+        { status: "Confirmed", fields: { nights: 1, note: null } },
+        { status: "Request", fields: { nights: "1", note: null } },
+        { status: "Request", fields: { nights: 1 } },
+        { status: "Request", fields: { nights: 1, other: null } },
+      ])
+        equal(`learn() of ${JSON.stringify(snapshot)}`, await store.learn("booking:A", snapshot), false);
+      equal("the snapshot after learn()", await store.snapshotOf("booking:A"), before);
+      const more = { status: "Request", fields: { nights: 1, note: null, total: 80 } };
+      equal("learn() of a further field", await store.learn("booking:A", more, { known: true }), true);
+      const after = (await store.snapshotOf("booking:A"))!;
+      equal("the snapshot with it, and its sequence", [after.snapshot, after.sequence], [more, 1]);
+      equal("learn() without it", await store.learn("booking:A", same), false);
+    },
+
+  "`learn` with `known` writes no first snapshot, because the record may have been erased": async (bench) => {
+    const { store, handle } = bench;
+    await handle("booking:A", "Confirmed", {});
+    await store.erase("booking:A");
+    equal("learn()", await store.learn("booking:A", CONFIRMED, { known: true }), false);
+    equal("snapshotOf()", await store.snapshotOf("booking:A"), undefined);
   },
 
   "`learn` writes no first snapshot while an event waits, is processing or is parked": async (bench) => {
@@ -108,12 +122,6 @@ export const snapshots: Cases = {
     equal("sequence of a new snapshot", (await store.snapshotOf("booking:idle"))?.sequence, 1);
   },
 };
-
-async function collect(yielded: AsyncIterable<RecordSnapshot>): Promise<RecordSnapshot[]> {
-  const all: RecordSnapshot[] = [];
-  for await (const each of yielded) all.push(each);
-  return all;
-}
 
 export const metas: Cases = {
   "setMeta sets a new key, and getMeta reads its value and age": async ({ store, unit, sleep }) => {

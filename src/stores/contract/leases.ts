@@ -227,4 +227,92 @@ export const outages: Cases = {
     const { attempts, outages, outageFor } = fifth;
     equal("attempts, outages and outageFor after a failure", [attempts, outages, outageFor], [2, 0, 0]);
   },
+
+  "`outages` begins anew when a refusal follows outages, and `lastFailure` is the last entry with a reason":
+    async (bench) => {
+      const { add, claimOne, claimLater, settle, get, sleep } = bench;
+      const event = await add("booking:A");
+      let claim = await claimOne();
+      let start = claim.claimedAt;
+      const refused = { ...failed(0), reason: "not-found", count: "nothing" } as const;
+      for (const [outcome, outages] of [
+        [unreachable(0), 1],
+        [unreachable(0), 2],
+        [refused, 1],
+        [refused, 2],
+        [unreachable(0), 1],
+      ] as const) {
+        if (outages === 1) start = claim.claimedAt;
+        await sleep(2);
+        await settle(claim, outcome);
+        const last = (await get(event)).history.at(-1);
+        claim = await claimLater(0);
+        equal(
+          `outages and outageFor after ${outcome.reason}`,
+          [claim.outages, claim.outageFor],
+          [outages, claim.claimedAt - start],
+        );
+        equal(`lastFailure after ${outcome.reason}`, claim.lastFailure, last);
+      }
+      await settle(claim, { state: "released" });
+      equal("lastFailure after a released attempt", (await claimLater(0)).lastFailure?.reason, "unavailable");
+    },
+
+  "each failure raises the count of its own kind, and an answer with the record begins two of them anew":
+    async (bench) => {
+      const { store, add, claimOne, claimLater, settle, get } = bench;
+      const event = await add("booking:A");
+      let claim = await claimOne();
+      const steps = [
+        { count: "failure", counts: [0, 1, 0, 0] },
+        { count: "nothing", counts: [0, 1, 0, 1] },
+        { count: "refusal", counts: [0, 1, 1, 0] },
+        { count: "refusal", counts: [0, 1, 2, 0] },
+        { count: "call", counts: [1, 1, 2, 0] },
+        { count: "failure", counts: [1, 2, 2, 0] },
+        { count: "call", found: true, counts: [2, 0, 0, 0] },
+        { count: "failure", found: true, counts: [2, 1, 0, 0] },
+        { count: "refusal", counts: [2, 1, 1, 0] },
+      ] as const;
+      for (const { count, counts, ...found } of steps) {
+        await settle(claim, { ...failed(0), count, ...found });
+        claim = await claimLater(0);
+        const { attempts, failures, refusals, outages } = claim;
+        equal(`the counts after ${count}`, [attempts - 1, failures, refusals, outages], counts);
+      }
+      await settle(claim, { state: "released" });
+      claim = await claimLater(0);
+      equal("the counts after released", [claim.attempts, claim.failures, claim.refusals], [3, 1, 1]);
+      await settle(claim, { state: "released", found: true });
+      claim = await claimLater(0);
+      equal(
+        "the counts after released with found",
+        [claim.attempts, claim.failures, claim.refusals],
+        [3, 0, 0],
+      );
+      await settle(claim, { ...failed(0), count: "failure" });
+      claim = await claimLater(0);
+      await settle(claim, { ...failed(0), count: "refusal" });
+      claim = await claimLater(0);
+      await settle(claim, { ...failed(LONG), count: "nothing" });
+      await store.replay({ eventId: event.eventId });
+      claim = await claimOne();
+      equal(
+        "the counts after a replay of the retrying event",
+        [claim.attempts, claim.failures, claim.refusals, claim.outages],
+        [3, 1, 1, 1],
+      );
+      await settle(claim, { ...failed(0), count: "failure" });
+      claim = await claimLater(0);
+      await settle(claim, { ...parked("not-found"), count: "refusal" });
+      const { attempts, failures, refusals } = await get(event);
+      equal("the counts of the parked event", [attempts, failures, refusals], [2, 2, 2]);
+      await store.replay({ eventId: event.eventId });
+      const replayed = await claimOne();
+      equal(
+        "the counts after a replay",
+        [replayed.attempts, replayed.failures, replayed.refusals],
+        [1, 0, 0],
+      );
+    },
 };

@@ -2,7 +2,18 @@ import { accountOf } from "../../account.ts";
 import type { EventFilter } from "../event-filter.ts";
 import { noEvents } from "../event-states.ts";
 import type { StoredEvent } from "../stored-event.ts";
-import { type Bench, type Cases, equal, failed, handled, idsOf, LONG, parked, rejects } from "./harness.ts";
+import {
+  type Bench,
+  type Cases,
+  check,
+  equal,
+  failed,
+  handled,
+  idsOf,
+  LONG,
+  parked,
+  rejects,
+} from "./harness.ts";
 
 export const reading: Cases = {
   "`list` returns the newest events first, in pages": async ({ store, newEvent, add, tick }) => {
@@ -14,7 +25,10 @@ export const reading: Cases = {
     const page = async (limit: number, after?: string) =>
       (await store.list({ limit, after })).map(({ eventId }) => eventId);
     equal("ids of all events", await page(10), newestFirst);
-    equal("ids with limit 0", await page(0), []);
+    equal("list() without a limit", (await store.list({})).length, 5);
+    equal("list() without options", await store.list(), await store.list({}));
+    for (const limit of [0, -1, 1.5, Number.NaN, "2" as unknown as number])
+      await rejects(`list() with the limit ${limit}`, () => page(limit));
     equal("ids on the first page", await page(2), newestFirst.slice(0, 2));
     equal("ids on the second page", await page(2, newestFirst[1]), newestFirst.slice(2, 4));
     equal("ids on the last page", await page(2, newestFirst[3]), newestFirst.slice(4));
@@ -51,10 +65,14 @@ export const reading: Cases = {
     await add("booking:later", {}, { dueIn: LONG });
     equal("oldestWaiting() with a scheduled event", await store.oldestWaiting(), undefined);
     const newer = await get(await add("booking:B"));
-    const receivedAt = new Date(Number(newer.receivedAt) - 2 * LONG);
-    const older = { ...newer, ...newEvent("booking:A"), traceparent: null, receivedAt };
+    const receivedAt = new Date(Number(newer.receivedAt) - 4 * LONG);
+    const firstDueAt = new Date(Number(newer.receivedAt) - 2 * LONG);
+    const older = { ...newer, ...newEvent("booking:A"), traceparent: null, receivedAt, firstDueAt };
     await store.restore({ events: [older], snapshots: [] });
-    const isOlder = async () => ((await store.oldestWaiting()) ?? 0) >= 2 * LONG;
+    const isOlder = async () => {
+      const age = (await store.oldestWaiting()) ?? 0;
+      return age >= 2 * LONG && age < 4 * LONG;
+    };
     equal("whether oldestWaiting() counts a pending event", await isOlder(), true);
     const claim = await claimOne({ eventId: older.eventId });
     equal("whether oldestWaiting() counts a leased event", await isOlder(), false);
@@ -66,6 +84,46 @@ export const reading: Cases = {
     await store.replay({ eventId: older.eventId });
     for (const claimed of await bench.claim()) await done(claimed);
     equal("oldestWaiting() after all events are done", await store.oldestWaiting(), undefined);
+  },
+
+  "firstDueAt is when an event was first due or replayed, and attempts do not change it": async (bench) => {
+    const { store, add, claimOne, claimLater, settle, get, tick, unit } = bench;
+    const late = await add("booking:A", { source: "timer" }, { dueIn: 2 * unit });
+    const { dueAt: time, receivedAt } = await get(late);
+    equal("ms from receivedAt to firstDueAt", Number(time) - Number(receivedAt), 2 * unit);
+    const first = await claimLater(0);
+    equal("dueAt and firstDueAt of the first claim", [first.dueAt, first.firstDueAt], [time, time]);
+    await tick();
+    await settle(first, failed(0));
+    const second = await claimLater(0, { leaseDuration: unit });
+    equal("firstDueAt of the second claim", second.firstDueAt, time);
+    check(second.dueAt > time!, "dueAt of the second claim: expected the end of the first attempt");
+    const leaseEnd = (await get(late)).dueAt;
+    const third = await claimLater(0);
+    equal("dueAt of a claim after a lost attempt", third.dueAt, leaseEnd);
+    await settle(third, parked());
+    equal("firstDueAt of a parked event", (await get(late)).firstDueAt, time);
+    await tick();
+    await store.replay({ eventId: late.eventId });
+    const replayed = await get(late);
+    check(replayed.firstDueAt > leaseEnd!, "firstDueAt: expected the time of the replay");
+    equal("dueAt of a replayed event", replayed.dueAt, replayed.firstDueAt);
+    await settle(await claimOne(), failed(LONG));
+    await tick();
+    await store.replay({ eventId: late.eventId });
+    equal(
+      "firstDueAt of a retry that was brought forward",
+      (await get(late)).firstDueAt,
+      replayed.firstDueAt,
+    );
+    const timer = await add("booking:B", { source: "timer" }, { dueIn: LONG });
+    await store.replay({ eventId: timer.eventId });
+    const now = await get(timer);
+    equal("firstDueAt of a timer that was run now", now.firstDueAt, now.dueAt);
+    const moved = { ...timer, timestamp: "2027-01-01T00:00:00.000Z" };
+    await store.add(moved, { dueIn: LONG, replace: "moved" });
+    const again = await get(timer);
+    equal("firstDueAt of a timer that was set again", again.firstDueAt, again.dueAt);
   },
 
   "changes to returned objects do not change the store": async (bench) => {

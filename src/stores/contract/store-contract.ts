@@ -6,6 +6,7 @@ import { firings } from "./firings.ts";
 import { Bench, type Cases } from "./harness.ts";
 import { metas, pruning, restoring, snapshots } from "./keeping.ts";
 import { leases, nextDue, outages } from "./leases.ts";
+import { ledgers, things } from "./ledgers.ts";
 import { closing, restarting, sharing, transactions, waking } from "./processes.ts";
 import { filtering, reading } from "./reading.ts";
 import { excepting, picking } from "./restricting.ts";
@@ -118,6 +119,8 @@ const topics: Readonly<Record<string, Cases>> = {
   discard: discarding,
   erase: erasing,
   snapshot: snapshots,
+  ledger: ledgers,
+  thing: things,
   meta: metas,
   restore: restoring,
   wake: waking,

@@ -1,7 +1,15 @@
 import { accountOf } from "../../account.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventState, FailureReason } from "../event-states.ts";
-import { type Addition, additionOf, copyOfSnapshot, dueTime, endedAtOf, stateOfNew } from "../outcomes.ts";
+import {
+  type Addition,
+  additionOf,
+  copyOfSnapshot,
+  dueTime,
+  endedAtOf,
+  lastFailureOf,
+  stateOfNew,
+} from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { AttemptEntry, ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { HeapItem } from "./due-heap.ts";
@@ -17,9 +25,13 @@ export interface EventRow {
   readonly state: EventState;
   /** When the event can next be claimed. During an attempt: the end of its lease. `undefined` if done or parked. */
   dueAt: number | undefined;
+  /** When the event was due for the first time, or was replayed. */
+  firstDueAt: number;
   attempts: number;
   outages: number;
   firstOutageAt: number | null;
+  failures: number;
+  refusals: number;
   replayed: boolean;
   claimedAt: number;
   worker: string | undefined;
@@ -46,6 +58,7 @@ export interface RecordRow extends HeapItem {
   snapshot: Snapshot | undefined;
   sequence: number;
   seenAt: number;
+  ledger: string | undefined;
 }
 
 export function newRecordRow(key: string, ref: string | null): RecordRow {
@@ -58,6 +71,7 @@ export function newRecordRow(key: string, ref: string | null): RecordRow {
     snapshot: undefined,
     sequence: 0,
     seenAt: 0,
+    ledger: undefined,
     index: -1,
     time: 0,
     rank: 0,
@@ -65,16 +79,20 @@ export function newRecordRow(key: string, ref: string | null): RecordRow {
 }
 
 export function newEventRow(addition: Addition, record: RecordRow, arrival: number, now: number): EventRow {
+  const dueAt = dueTime(addition, now);
   return {
     event: addition.event,
     arrival,
     record,
     receivedAt: now,
     state: stateOfNew(addition),
-    dueAt: dueTime(addition, now),
+    dueAt,
+    firstDueAt: dueAt,
     attempts: 0,
     outages: 0,
     firstOutageAt: null,
+    failures: 0,
+    refusals: 0,
     replayed: false,
     claimedAt: 0,
     worker: undefined,
@@ -93,13 +111,18 @@ export function dropText(row: EventRow): void {
 
 export function restoredRow(stored: StoredEvent, record: RecordRow, arrival: number): EventRow {
   const { state, attempts, type, reason, dueAt, receivedAt, history } = stored;
+  // Another store may not list these fields.
+  const { failures = 0, refusals = 0, firstDueAt = dueAt ?? receivedAt } = stored as Partial<StoredEvent>;
   return {
     ...newEventRow(additionOf(stored), record, arrival, receivedAt.getTime()),
     state,
     attempts,
+    failures,
+    refusals,
     type,
     reason,
     dueAt: dueAt?.getTime(),
+    firstDueAt: firstDueAt.getTime(),
     endedAt: endedAtOf(stored).getTime(),
     history: copyOfHistory(history),
   };
@@ -133,18 +156,25 @@ export function isMatch(row: EventRow, filter: RowFilter): boolean {
   );
 }
 
-export function toClaim(row: EventRow, lease: string): ClaimedEvent {
+/** @param dueAt - when the event was due before the claim */
+export function toClaim(row: EventRow, lease: string, dueAt: number): ClaimedEvent {
   const { record, claimedAt, firstOutageAt } = row;
   return {
     ...row.event,
     receivedAt: row.receivedAt,
     claimedAt,
+    dueAt: new Date(dueAt),
+    firstDueAt: new Date(row.firstDueAt),
     attempts: row.attempts,
     outages: row.outages,
     outageFor: firstOutageAt === null ? 0 : Math.max(0, claimedAt - firstOutageAt),
+    failures: row.failures,
+    refusals: row.refusals,
+    lastFailure: lastFailureOf(row.history),
     replayed: row.replayed,
     previous: record.snapshot && copyOfSnapshot(record.snapshot),
     sequence: record.sequence,
+    ledger: record.ledger,
     lease,
   };
 }
@@ -155,8 +185,11 @@ export function toStoredEvent(row: EventRow): StoredEvent {
     ...row.event,
     state,
     attempts: row.attempts,
+    failures: row.failures,
+    refusals: row.refusals,
     receivedAt: new Date(row.receivedAt),
     dueAt: dueAt === undefined ? null : new Date(dueAt),
+    firstDueAt: new Date(row.firstDueAt),
     doneAt: state === "done" ? new Date(row.endedAt) : null,
     type: row.type,
     reason: row.reason,
@@ -173,8 +206,11 @@ function copyOfHistory(history: readonly AttemptEntry[]): AttemptEntry[] {
   }));
 }
 
-export function toRecordSnapshot({ ref, snapshot, sequence, seenAt }: RecordRow): RecordSnapshot {
-  return { ref: ref!, snapshot: copyOfSnapshot(snapshot!), sequence, seenAt: new Date(seenAt) };
+export function toRecordSnapshot({ ref, snapshot, sequence, seenAt, ledger }: RecordRow): RecordSnapshot {
+  return {
+    ...{ ref: ref!, snapshot: copyOfSnapshot(snapshot!), sequence, seenAt: new Date(seenAt) },
+    ...(ledger !== undefined && { ledger }),
+  };
 }
 
 export function toName({ ref, key }: RecordRow): RecordName {

@@ -13,7 +13,7 @@ import {
 } from "../outcomes.ts";
 import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot } from "../snapshot.ts";
+import type { RecordLedger, RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { ClaimOptions, PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
 import type {
@@ -48,25 +48,23 @@ import { changeEvents, prune } from "./record-rules.ts";
 /**
  * The plain model of a store. Tests compare the behavior of all other stores with this store.
  *
- * No step awaits between reading and writing, so each step is atomic. The steps are public, because `documentStore` runs them
- * on the rows that it has read.
+ * No step awaits between reading and writing, so each step is atomic.
  */
 export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   declare readonly transactional?: true;
   protected override readonly step = Number.POSITIVE_INFINITY;
   readonly #transaction: RunTransaction<Tx> | undefined;
-  readonly #tables: MemoryTables;
+  readonly #tables = new MemoryTables();
   readonly #meta = new Map<string, { readonly value: string; readonly setAt: number }>();
 
   /** @param transaction - runs the writes of `event.atomically` in the user's database */
-  constructor(transaction?: RunTransaction<Tx>, tables = new MemoryTables()) {
+  constructor(transaction?: RunTransaction<Tx>) {
     super();
-    this.#tables = tables;
     this.#transaction = transaction;
     if (transaction) this.transactional = true;
   }
 
-  async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
+  protected async doAdd(additions: readonly Addition[]): Promise<AddAnswer[]> {
     const now = this.#tables.now();
     return additions.map((addition) => this.#add(addition, now));
   }
@@ -99,7 +97,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return "added";
   }
 
-  async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
+  protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     const now = this.#tables.now();
     const claimed: Claimed[] = [];
     for (const record of this.#tables.candidates(call, now)) {
@@ -119,8 +117,13 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return { now, result: { claimed, nextDueAt: isFull ? undefined : this.#nextDueAt(call) } };
   }
 
-  #lease(row: EventRow, now: number, { leaseDuration, worker }: ClaimOptions, token: string): Claimed {
-    const { record } = row;
+  #lease(
+    row: EventRow & { dueAt: number },
+    now: number,
+    { leaseDuration, worker }: ClaimOptions,
+    token: string,
+  ): Claimed {
+    const { record, dueAt } = row;
     const end = now + leaseDuration;
     record.lease = { row, end, duration: leaseDuration };
     this.#tables.setState(row, "processing");
@@ -130,10 +133,10 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     row.worker = worker;
     row.lease = token;
     this.#tables.refresh(record);
-    return { claim: toClaim(row, token), row: { history: row.history, worker } };
+    return { claim: toClaim(row, token, dueAt), row: { history: row.history, worker } };
   }
 
-  async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
+  protected async doRenew(claims: readonly ClaimedEvent[], duration: number): Promise<string[]> {
     const end = this.#tables.now() + duration;
     const held = claims.filter((claim) => {
       const row = this.#tables.held(claim);
@@ -146,7 +149,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return held.map(({ lease }) => lease);
   }
 
-  async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
+  protected async doSettle(settlements: readonly Settlement<Tx>[]): Promise<Settled[]> {
     for (const { claim, writes } of settlements) {
       if (writes.length === 0 || this.#transaction === undefined) continue;
       if (this.#tables.held(claim) === undefined) return [this.#alreadySettled(claim)];
@@ -175,7 +178,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   }
 
   #settle(settlement: Settlement<Tx>, now: number): Settled {
-    const { claim, delay, record: written, remove, additions } = settlement;
+    const { claim, delay, record: written, ledger, remove, additions } = settlement;
     const row = this.#tables.held(claim);
     if (row === undefined) return this.#alreadySettled(claim);
     const { record } = row;
@@ -183,6 +186,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     if (row.state === "done") this.#tables.becameDone(row);
     if (delay !== undefined) delayUntil(record, now + delay);
     if (written !== undefined) remember(record, written.snapshot, written.changed, now);
+    if (ledger !== undefined) record.ledger = ledger ?? undefined;
     if (remove !== undefined) this.#tables.remove(record, remove, now, row);
     for (const addition of additions) this.#add(addition, now);
     record.lease = undefined;
@@ -197,6 +201,8 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     row.attempts = change.attempts;
     row.outages = change.outages;
     row.firstOutageAt = change.firstOutageAt;
+    row.failures = change.failures;
+    row.refusals = change.refusals;
     row.replayed = change.replayed;
     row.type = change.type ?? row.type;
     row.reason = change.reason;
@@ -205,6 +211,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     if (change.event !== undefined) {
       row.event = change.event;
       row.receivedAt = now;
+      row.firstDueAt = row.dueAt ?? row.firstDueAt;
       this.#tables.noteReceived(row);
     }
     if (change.dropsText) dropText(row);
@@ -221,7 +228,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return at;
   }
 
-  async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
+  protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
     const [now, at] = [this.#tables.now(), this.#nextDueAt(restriction)];
     return { now, result: at === null ? undefined : Math.max(0, at - now) };
   }
@@ -238,12 +245,12 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return rule(this.#tables);
   }
 
-  async doGet(eventId: string): Promise<StoredEvent | undefined> {
+  protected async doGet(eventId: string): Promise<StoredEvent | undefined> {
     const row = this.#tables.events.get(eventId);
     return row && toStoredEvent(row);
   }
 
-  async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
+  protected async doList(filter: RowFilter, { before, limit }: Slice): Promise<Sliced<StoredEvent[]>> {
     const rows = this.#tables.matching(filter, before).slice(0, limit);
     return { found: rows.map(toStoredEvent), next: undefined };
   }
@@ -253,7 +260,7 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
   }
 
   /** Changes all matching events in one step, because Node would run no I/O between batches. */
-  async doChange(
+  protected async doChange(
     change: Change,
     filter: RowFilter,
     states: readonly EventState[],
@@ -263,65 +270,76 @@ export class MemoryStore<Tx = never> extends RecordStore<Tx> {
     return { found: changeEvents(this.#tables, change, rows, states), next: undefined };
   }
 
-  async doCounts(): Promise<Record<EventState, number>> {
+  protected async doCounts(): Promise<Record<EventState, number>> {
     return { ...this.#tables.counts };
   }
 
-  async doOldestWaiting(): Promise<number | undefined> {
+  protected async doOldestWaiting(): Promise<number | undefined> {
     const now = this.#tables.now();
     const since = this.#tables.oldestWaiting(now);
     return since === undefined ? undefined : Math.max(0, now - since);
   }
 
-  async doScheduledDue(): Promise<number> {
+  protected async doScheduledDue(): Promise<number> {
     return this.#tables.scheduledDue(this.#tables.now());
   }
 
-  async doLastReceivedAt(): Promise<number | undefined> {
+  protected async doLastReceivedAt(): Promise<number | undefined> {
     return this.#tables.lastReceivedAt;
   }
 
   /** Names all records, because one run of the rule finds its own. */
-  async dueRecords(): Promise<RecordPage> {
+  protected async dueRecords(): Promise<RecordPage> {
     return { found: [...this.#tables.records.values()].map(toName), next: undefined };
   }
 
-  async recordsOf(): Promise<RecordPage> {
+  protected async recordsOf(): Promise<RecordPage> {
     return this.dueRecords();
   }
 
-  async oldSnapshots(options: PruneSnapshotsOptions): Promise<RecordName[]> {
+  protected async oldSnapshots(options: PruneSnapshotsOptions): Promise<RecordName[]> {
     return this.#tables.prunableSnapshots(options).map(toName);
   }
 
-  async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
+  protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
     const record = this.#tables.records.get(ref);
     return record?.snapshot && toRecordSnapshot(record);
   }
 
   /** Returns all snapshots in one page. With several pages, each page would sort all records again. */
-  async doSnapshots(after: string | undefined): Promise<RecordSnapshot[]> {
+  protected async doSnapshots(after: string | undefined): Promise<RecordSnapshot[]> {
     return [...this.#tables.records.values()]
       .filter(({ ref, snapshot }) => snapshot !== undefined && (after === undefined || ref! > after))
       .sort((a, b) => (a.ref! < b.ref! ? -1 : 1))
       .map(toRecordSnapshot);
   }
 
-  async doGetMeta(key: string) {
+  protected async doLedgerOf(ref: string): Promise<string | undefined> {
+    return this.#tables.records.get(ref)?.ledger;
+  }
+
+  protected async doLedgers(after: string | undefined): Promise<RecordLedger[]> {
+    return [...this.#tables.records.values()]
+      .flatMap(({ ref, ledger }) => (ref === null || ledger === undefined ? [] : [{ ref, ledger }]))
+      .filter(({ ref }) => after === undefined || ref > after)
+      .sort((a, b) => (a.ref < b.ref ? -1 : 1));
+  }
+
+  protected async doGetMeta(key: string) {
     const meta = this.#meta.get(key);
     return meta && { value: meta.value, age: Math.max(0, this.#tables.now() - meta.setAt) };
   }
 
-  async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
+  protected async doSetMeta(key: string, value: string | undefined, expected: string | undefined) {
     if (this.#meta.get(key)?.value !== expected) return false;
     if (value === undefined) this.#meta.delete(key);
     else this.#meta.set(key, { value, setAt: this.#tables.now() });
     return true;
   }
 
-  async doPrune(options: PruneOptions): Promise<number> {
+  protected async doPrune(options: PruneOptions): Promise<number> {
     return prune(this.#tables, options);
   }
 
-  async doClose(): Promise<void> {}
+  protected async doClose(): Promise<void> {}
 }

@@ -27,7 +27,7 @@ export class MemoryTables {
   readonly events = new Map<string, EventRow>();
   /** The events of each account, in order of arrival. */
   readonly accounts = new Map<string, Set<EventRow>>();
-  /** The records that have a snapshot or an event, by key. */
+  /** The records that have an event, a snapshot or a ledger, by key. */
   readonly records = new Map<string, RecordRow>();
   /** The records with a lease or a due time. */
   readonly due = new DueHeap<RecordRow>();
@@ -72,9 +72,12 @@ export class MemoryTables {
   beginAnew(row: EventRow, state: "pending" | "scheduled", dueAt: number): void {
     this.setState(row, state);
     row.dueAt = dueAt;
+    row.firstDueAt = dueAt;
     row.attempts = 0;
     row.outages = 0;
     row.firstOutageAt = null;
+    row.failures = 0;
+    row.refusals = 0;
     row.reason = null;
   }
 
@@ -114,8 +117,8 @@ export class MemoryTables {
   refresh(record: RecordRow, from = Number.NEGATIVE_INFINITY): void {
     const due = record.lease?.end ?? firstOf(record)?.dueAt;
     this.due.set(record, due === undefined ? undefined : Math.max(due, from));
-    const isEmpty = record.events.size === 0 && record.snapshot === undefined;
-    if (isEmpty && record.lease === undefined) this.records.delete(record.key);
+    const isKept = record.snapshot !== undefined || record.ledger !== undefined;
+    if (record.events.size === 0 && !isKept && record.lease === undefined) this.records.delete(record.key);
   }
 
   becameDone(row: EventRow): void {
@@ -172,7 +175,8 @@ export class MemoryTables {
   prunableSnapshots({ age, limit }: PruneSnapshotsOptions): RecordRow[] {
     const until = this.now() - age;
     return [...this.records.values()]
-      .filter(({ snapshot, seenAt, index }) => snapshot !== undefined && seenAt <= until && index === -1)
+      .filter(({ snapshot, ledger }) => snapshot !== undefined && ledger === undefined)
+      .filter(({ seenAt, index }) => seenAt <= until && index === -1)
       .sort((a, b) => a.seenAt - b.seenAt)
       .slice(0, limit);
   }
@@ -258,10 +262,7 @@ export class MemoryTables {
   /** Returns since when the oldest waiting event waits. */
   oldestWaiting(now: number): number | undefined {
     let since = Number.POSITIVE_INFINITY;
-    for (const row of this.events.values()) {
-      if (isWaiting(row, now))
-        since = Math.min(since, row.state === "scheduled" ? row.dueAt! : row.receivedAt);
-    }
+    for (const row of this.events.values()) if (isWaiting(row, now)) since = Math.min(since, row.firstDueAt);
     return since === Number.POSITIVE_INFINITY ? undefined : since;
   }
 
@@ -281,7 +282,7 @@ function nameOf({ ref, key }: RecordRow): string {
 }
 
 /** Returns the key of an event's record. An event without a `ref` has a record of its own, whose key is no `ref`. */
-export function recordKeyOf(ref: string | null, eventId: string): string {
+function recordKeyOf(ref: string | null, eventId: string): string {
   return ref ?? `\0${eventId}`;
 }
 

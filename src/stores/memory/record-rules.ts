@@ -1,9 +1,9 @@
 // The rules of all changes but those of the hot path. Every store runs them on the rows that it has loaded.
 
-import { splitKey } from "../../account.ts";
+import { isNeverRead, splitKey } from "../../account.ts";
 import type { Change, EventState } from "../event-states.ts";
-import { copyOfSnapshot, isSameSnapshot } from "../outcomes.ts";
-import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
+import { copyOfSnapshot, hasAllOf } from "../outcomes.ts";
+import type { RecordLedger, RecordSnapshot, Snapshot } from "../snapshot.ts";
 import type { ErasedAccount, PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
 import type { StoredEvent } from "../stored-event.ts";
 import {
@@ -39,7 +39,8 @@ export function changeEvents(
 
 function replay(tables: MemoryTables, row: EventRow, now: number): void {
   tables.notDone(row);
-  if (isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
+  // An event that waits for its next attempt is only tried sooner, and keeps its counts.
+  if (isOpen(row)) bringForward(row, now);
   else {
     tables.beginAnew(row, "pending", now);
     row.replayed = true;
@@ -47,12 +48,18 @@ function replay(tables: MemoryTables, row: EventRow, now: number): void {
   tables.becomeDue(row);
 }
 
+/** Makes an open event due now, unless it is due earlier. */
+function bringForward(row: EventRow & { dueAt: number }, now: number): void {
+  row.dueAt = Math.min(row.dueAt, now);
+  row.firstDueAt = Math.min(row.firstDueAt, now);
+}
+
 function discard(tables: MemoryTables, row: EventRow, now: number): void {
   tables.setState(row, "done");
   row.reason = "discarded";
   row.dueAt = undefined;
   row.endedAt = now;
-  if (row.event.ref === null) dropText(row);
+  if (isNeverRead(row.event)) dropText(row);
   tables.becameDone(row);
   tables.refresh(row.record);
 }
@@ -65,7 +72,7 @@ export function setBack(tables: MemoryTables): void {
         row.state === "pending" ||
         row.state === "retrying" ||
         (row.state === "scheduled" && row.event.source === "recheck");
-      if (follows && isOpen(row)) row.dueAt = Math.min(row.dueAt, now);
+      if (follows && isOpen(row)) bringForward(row, now);
     }
     const { lease } = record;
     if (lease !== undefined) {
@@ -81,10 +88,11 @@ export function remove(tables: MemoryTables, ref: string, what: readonly string[
   return record === undefined ? 0 : tables.remove(record, what, tables.now());
 }
 
-/** @returns the number of deleted events. It is `undefined` if an event of the record is being processed */
-export function erase(tables: MemoryTables, ref: string): number | undefined {
-  const record = tables.records.get(ref);
-  return record === undefined ? 0 : eraseRecord(tables, record)?.events;
+/** @returns the number of deleted events. It is `undefined` if an event of one of the records is being processed */
+export function erase(tables: MemoryTables, refs: readonly string[]): number | undefined {
+  const records = refs.flatMap((ref) => tables.records.get(ref) ?? []);
+  if (records.some((record) => isLeased(tables, record))) return undefined;
+  return records.reduce((events, record) => events + (eraseRecord(tables, record)?.events ?? 0), 0);
 }
 
 export function eraseAccount(tables: MemoryTables, account: string): ErasedAccount {
@@ -101,24 +109,30 @@ export function eraseAccount(tables: MemoryTables, account: string): ErasedAccou
   return erased;
 }
 
+function isLeased(tables: MemoryTables, { lease }: RecordRow): boolean {
+  return lease !== undefined && lease.end > tables.now();
+}
+
 function eraseRecord(tables: MemoryTables, record: RecordRow) {
-  if (record.lease !== undefined && record.lease.end > tables.now()) return undefined;
+  if (isLeased(tables, record)) return undefined;
   const snapshots = record.snapshot === undefined ? 0 : 1;
   const erased = [...record.events];
   for (const row of erased) tables.forget(row);
-  record.lease = record.snapshot = undefined;
+  record.lease = record.snapshot = record.ledger = undefined;
   tables.refresh(record);
   return { events: erased.length, snapshots };
 }
 
-export function learn(tables: MemoryTables, ref: string, snapshot: Snapshot): boolean {
+/** @param isKnown - whether the record must have a snapshot already */
+export function learn(tables: MemoryTables, ref: string, snapshot: Snapshot, isKnown: boolean): boolean {
   const now = tables.now();
   const known = tables.records.get(ref);
   if (known?.snapshot !== undefined) {
-    if (!isSameSnapshot(known.snapshot, snapshot)) return false;
+    if (!hasAllOf(snapshot, known.snapshot)) return false;
     remember(known, snapshot, false, now);
     return true;
   }
+  if (isKnown) return false;
   for (const row of known?.events ?? []) {
     if (isWaiting(row, now) || row.state === "processing" || row.state === "parked") return false;
   }
@@ -147,15 +161,22 @@ export function restore(
   tables: MemoryTables,
   events: readonly StoredEvent[],
   snapshots: readonly RecordSnapshot[],
+  ledgers: readonly RecordLedger[],
 ): void {
   for (const event of events) {
     if (tables.events.has(event.eventId)) continue;
     const record = tables.recordFor(event.ref, event.eventId);
     tables.insert(restoredRow(event, record, tables.nextArrival()));
   }
-  for (const { ref, snapshot, sequence, seenAt } of snapshots) {
+  for (const { ref, snapshot, sequence, seenAt, ledger } of snapshots) {
     const record = tables.recordFor(ref, ref);
-    if (record.snapshot !== undefined) continue;
+    if (record.snapshot !== undefined || record.ledger !== undefined) continue;
     Object.assign(record, { snapshot: copyOfSnapshot(snapshot), sequence, seenAt: seenAt.getTime() });
+    record.ledger = ledger || undefined;
+  }
+  for (const { ref, ledger } of ledgers) {
+    const record = tables.recordFor(ref, ref);
+    if (record.snapshot === undefined) record.ledger ??= ledger || undefined;
+    tables.refresh(record);
   }
 }

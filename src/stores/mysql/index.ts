@@ -1,14 +1,15 @@
 import type { Pool, PoolConnection } from "mysql2/promise";
 import * as z from "zod";
-import { MAX_TIMER, withTimeout } from "../../async.ts";
+import { MAX_TIMER } from "../../async.ts";
 import { check, integerFrom, oneOf, optionsObject, timerFrom } from "../../options.ts";
 import type { EventStore } from "../event-store.ts";
 import { loadDriver } from "../load-driver.ts";
+import { endPool } from "../server-pool.ts";
 import { checkVersions, type MigrationOptions, migrationScript } from "../sql/migration-sql.ts";
 import type { Tables } from "../sql/sql-schema.ts";
 import { mysqlDialect } from "./mysql-dialect.ts";
-import { MysqlDriver, type OpenPool } from "./mysql-driver.ts";
-import { checkPool, sessionSettings } from "./mysql-session.ts";
+import { MysqlDriver } from "./mysql-driver.ts";
+import { sessionSettings } from "./mysql-session.ts";
 import { MysqlStore as Store } from "./mysql-store.ts";
 
 export type { MigrationOptions } from "../sql/migration-sql.ts";
@@ -62,10 +63,11 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
   const before = url !== undefined && pool !== undefined ? [both] : [];
   const checked = check(() => schema(pool !== undefined), options, { before });
   const { pollInterval, maxConnections, commandTimeout, migrate } = checked;
-  let opening: Promise<OpenPool> | undefined;
-  const open = (): Promise<OpenPool> => {
-    // Reset `opening` after a failure, so that the next call connects again.
-    opening ??= openPool(url, pool, maxConnections, commandTimeout).catch((error) => {
+  let opening: Promise<Pool> | undefined;
+  const open = (): Promise<Pool> => {
+    if (pool !== undefined) return Promise.resolve(pool);
+    // Reset `opening` after a failure, so that the next call loads the driver again.
+    opening ??= ownPool(url as string, maxConnections, commandTimeout).catch((error) => {
       opening = undefined;
       throw error;
     });
@@ -80,8 +82,8 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
     commandTimeout,
     pollInterval,
     close: async () => {
-      const own = pool ? undefined : await opening?.catch(() => undefined);
-      if (own !== undefined) await endPool(own.pool);
+      const own = await opening?.catch(() => undefined);
+      if (own !== undefined) await endPool(own, () => connectionsOf(own));
     },
   });
   return new Store(driver, tables, { writesAtOnce: slowAtOnce, migrates: migrate });
@@ -97,7 +99,7 @@ export function mysqlStore(options: MysqlStoreOptions): MysqlStore {
  * ```ts
  * import { migrationSql } from "stayhook/mysql";
  *
- * console.log(migrationSql({ from: 2 }));
+ * console.log(migrationSql({ from: 3 }));
  * ```
  */
 export function migrationSql(options: MigrationOptions = {}): string {
@@ -108,6 +110,7 @@ export function migrationSql(options: MigrationOptions = {}): string {
 const tables: Tables = {
   dialect: mysqlDialect,
   place: "the database",
+  elsewhere: "give the store another database, or drop its tables that begin with stayhook_",
   migrationCall: (from, to) => `migrationSql({ from: ${from}, to: ${to} })`,
 };
 
@@ -118,8 +121,8 @@ function schema(hasPool: boolean) {
   });
   // A pool of `mysql2` itself has callbacks, and a method that returns one with promises.
   const isPool = (given: unknown): boolean => {
-    const { getConnection, pool } = Object(given) as Partial<Pool>;
-    return typeof getConnection === "function" && pool !== undefined;
+    const { getConnection, on, pool } = Object(given) as Partial<Pool>;
+    return typeof getConnection === "function" && typeof on === "function" && pool !== undefined;
   };
   const pool = z.custom<Pool>(isPool, {
     error: "must be a pool from mysql2/promise. For a pool from mysql2, pass pool.promise()",
@@ -137,34 +140,12 @@ function schema(hasPool: boolean) {
   );
 }
 
-async function openPool(
-  url: string | undefined,
-  given: Pool | undefined,
-  connectionLimit: number,
-  commandTimeout: number,
-): Promise<OpenPool> {
-  const pool = given ?? (await ownPool(url as string, connectionLimit, commandTimeout));
-  try {
-    return { pool, ...(await checkPool(pool)) };
-  } catch (error) {
-    if (!given) await pool.end();
-    throw error;
-  }
-}
-
-/** How long the connections may take to end, ms. Without a network, nobody answers. */
-const END_WITHIN = 1000;
-
-async function endPool(pool: Pool): Promise<void> {
-  const ending = pool.end().then(
-    () => true,
-    () => false,
-  );
-  if ((await withTimeout(END_WITHIN, ending)) === true) return;
+/** Returns the connections of a pool, as far as `mysql2` shows them. */
+function connectionsOf(pool: Pool): { destroy(): void }[] {
   const { _allConnections: all } = pool.pool as unknown as {
     readonly _allConnections?: { toArray?(): { destroy(): void }[] };
   };
-  for (const connection of all?.toArray?.() ?? []) connection.destroy();
+  return all?.toArray?.() ?? [];
 }
 
 async function ownPool(uri: string, connectionLimit: number, commandTimeout: number): Promise<Pool> {

@@ -29,7 +29,7 @@ export const mysqlDialect: SqlDialect = {
     FROM (SELECT count(*) AS events FROM (
       SELECT 1 FROM stayhook_events WHERE state = 'done' LIMIT ${COUNTED + 1}) AS some) AS done`,
   schema: [
-    // Create this table first: without it, a process would take the other tables for tables of stayhook 0.1.
+    // Create this table first: without it, a process would take the other tables for those of an older version.
     `CREATE TABLE IF NOT EXISTS stayhook_meta (
       name VARBINARY(255) NOT NULL PRIMARY KEY,
       value MEDIUMBLOB NOT NULL,
@@ -41,10 +41,13 @@ export const mysqlDialect: SqlDialect = {
       ref VARBINARY(1024) NOT NULL,
       state VARCHAR(10) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
       due_at BIGINT,
+      first_due_at BIGINT NOT NULL,
       received_at BIGINT NOT NULL,
       attempts INT NOT NULL DEFAULT 0,
       outages INT NOT NULL DEFAULT 0,
       first_outage_at BIGINT,
+      failures INT NOT NULL DEFAULT 0,
+      refusals INT NOT NULL DEFAULT 0,
       replayed TINYINT NOT NULL DEFAULT 0,
       lease VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
       claimed_at BIGINT,
@@ -59,7 +62,7 @@ export const mysqlDialect: SqlDialect = {
       notification MEDIUMTEXT,
       traceparent TEXT,
       INDEX stayhook_events_due (ref, due_at, seq),
-      INDEX stayhook_events_state (state, received_at),
+      INDEX stayhook_events_state (state, first_due_at),
       INDEX stayhook_events_ended (state, source, done_at),
       INDEX stayhook_events_received (source, received_at)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,
@@ -72,6 +75,7 @@ export const mysqlDialect: SqlDialect = {
       snapshot MEDIUMTEXT,
       sequence INT NOT NULL DEFAULT 0,
       seen_at BIGINT,
+      ledger MEDIUMTEXT,
       INDEX stayhook_records_due (due_at, lease_end),
       INDEX stayhook_records_seen (seen_at)
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`,

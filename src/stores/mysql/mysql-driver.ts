@@ -6,8 +6,8 @@ import { createSlots, type Slots, withTimeout } from "../../async.ts";
 import { errorText } from "../../error-text.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
-import { connectWithin, networkHint, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
+import { AdvisedError, InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
+import { dating, Lender, networkHint, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -25,12 +25,17 @@ import {
   isConflict,
   isDeadlock,
   isFull,
+  isGone,
   isLocked,
   isLost,
+  isOutOfCluster,
+  isRefused,
   SAVEPOINT_UNKNOWN,
+  serverHint,
 } from "./mysql-errors.ts";
 import {
   borrowedLimits,
+  checkPool,
   ISOLATION,
   ownLimits,
   PLAIN,
@@ -51,13 +56,8 @@ const MIGRATION = { statement: 60, other: 50, lock: 1 } as const;
  */
 const PAUSE = 300;
 
-/** A pool, and what it needs. */
-export interface OpenPool extends PoolCheck {
-  readonly pool: Pool;
-}
-
 export interface MysqlDriverOptions {
-  readonly pool: () => Promise<OpenPool>;
+  readonly pool: () => Promise<Pool>;
   /** Whether the pool is the store's own, so that each connection has the {@link ISOLATION} level and {@link ownLimits}. */
   readonly isOwn: boolean;
   /** How many transactions that have met a lock may hold a connection at once. Other calls use the remaining ones. */
@@ -89,16 +89,21 @@ export class MysqlDriver implements SqlDriver {
   readonly #prepared = new WeakSet<object>();
   /** The connections that functions of the user, which failed, may have changed, for example by `USE`. */
   readonly #spoiled = new WeakSet<object>();
-  /** How many connections have died. The network has probably dropped the connections that are older than the last death. */
-  #deaths = 0;
-  /** The value of `#deaths` when a connection was first lent. */
-  readonly #ages = new WeakMap<object, number>();
+  readonly #lender: Lender<PoolConnection>;
+  /** What the connections of the pool need, by the first one that has answered. */
+  #check: PoolCheck | undefined;
   /** When a transaction last met a lock, on the monotonic clock. */
   #lockedAt = Number.NEGATIVE_INFINITY;
 
   constructor(options: MysqlDriverOptions) {
     this.#options = options;
     this.#waiting = createSlots(options.waitsAtOnce);
+    this.#lender = new Lender({
+      connect: async () => dating(await options.pool(), "connection").getConnection(),
+      identityOf: ({ connection }) => connection,
+      end: (connection) => connection.destroy(),
+      isFull,
+    });
     this.notifier = {
       notify() {},
       // MySQL has no notifications. Poll instead.
@@ -124,6 +129,11 @@ export class MysqlDriver implements SqlDriver {
     return this.#retried(() => this.#lend(run), failing);
   }
 
+  /** ProxySQL and MaxScale send the statements of a transaction to the server that takes writes. */
+  decide<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    return this.transaction(steps, failing);
+  }
+
   migrate(steps: () => SqlSteps<void>, failing: string): Promise<void> {
     const options = { pause: PAUSE, patience: Number.POSITIVE_INFINITY };
     return this.#retried(() => this.#migrateOnce(steps), failing, options);
@@ -134,32 +144,19 @@ export class MysqlDriver implements SqlDriver {
     await this.#options.close();
   }
 
-  /** Waits for a connection. If there are no more, one of the pool's own becomes free. */
   async #connect(): Promise<PoolConnection> {
-    const deadline = performance.now() + this.#options.commandTimeout;
-    const { pool, setting } = await this.#options.pool();
-    for (let wait = 10; ; wait = Math.min(wait * 2, 200)) {
-      try {
-        const left = Math.max(1, deadline - performance.now());
-        const connection = await connectWithin(left, pool.getConnection());
-        const age = this.#ages.get(connection.connection) ?? this.#deaths;
-        this.#ages.set(connection.connection, age);
-        if (age < this.#deaths) {
-          connection.destroy();
-          continue;
-        }
-        if (setting !== undefined && !this.#prepared.has(connection.connection)) {
-          this.#prepared.add(connection.connection);
-          await connection.query(setting).catch((error: unknown) => {
-            connection.destroy();
-            throw error;
-          });
-        }
-        return connection;
-      } catch (error) {
-        if (!isFull(error) || performance.now() + wait > deadline) throw error;
-        await sleep(wait);
-      }
+    const pool = await this.#options.pool();
+    const connection = await this.#lender.lend(this.#options.commandTimeout);
+    try {
+      this.#check ??= await checkPool(pool, connection);
+      const { setting } = this.#check;
+      if (setting === undefined || this.#prepared.has(connection.connection)) return connection;
+      this.#prepared.add(connection.connection);
+      await connection.query(setting);
+      return connection;
+    } catch (error) {
+      connection.destroy();
+      throw error;
     }
   }
 
@@ -175,9 +172,9 @@ export class MysqlDriver implements SqlDriver {
       isUsable = true;
       return result;
     } catch (error) {
-      isUsable = !this.#spoiled.has(connection) && !isLost(error);
-      if (!isLost(error) || error instanceof InvalidWriteError) throw error;
-      this.#deaths += 1;
+      const hasDied = isLost(error) || isRefused(causeOf(error));
+      isUsable = !this.#spoiled.has(connection) && !hasDied;
+      if (!hasDied || error instanceof InvalidWriteError) throw error;
       throw new Died(error);
     } finally {
       if (isUsable && !isOwn)
@@ -202,7 +199,9 @@ export class MysqlDriver implements SqlDriver {
         await this.#runWrites(session, step);
         return { rows: [], changes: 0 };
       });
-      await session.query("COMMIT");
+      await session.query("COMMIT").catch((error: unknown) => {
+        throw isGone(error) ? new Error("the server has gone at the commit", { cause: error }) : error;
+      });
       return result;
     } catch (error) {
       if (hasWrites && !isConflict(causeOf(error))) this.#spoiled.add(session.connection);
@@ -211,6 +210,7 @@ export class MysqlDriver implements SqlDriver {
       await session.query("ROLLBACK").catch(() => {
         throw hasWrites ? new WritesInterrupted(error) : error;
       });
+      if (hasWrites && isOutOfCluster(causeOf(error))) throw new WritesInterrupted(error);
       // Locks that the writes hold lead the store's own statements into deadlocks, too.
       throw hasWrites && isDeadlock(error) ? new WriteFailed(error) : error;
     }
@@ -265,6 +265,7 @@ export class MysqlDriver implements SqlDriver {
     const mayWait = patience === undefined || performance.now() - this.#lockedAt >= LOCK_LASTS;
     /** When this transaction first met a lock. */
     let metAt: number | undefined;
+    let wasRefused = false;
     for (let tries = 1; ; tries += 1) {
       const trying = metAt !== undefined ? this.#waiting.run(() => attempt(true)) : attempt(mayWait);
       this.#running.add(trying);
@@ -273,12 +274,17 @@ export class MysqlDriver implements SqlDriver {
       } catch (error) {
         // Also retry after a conflict in an `event.atomically` function: the driver has rolled back the transaction.
         const cause = causeOf(error);
+        if (error instanceof Died || isRefused(cause)) this.#lender.died();
         if (isLocked(cause)) {
           this.#lockedAt = performance.now();
           metAt ??= this.#lockedAt;
         }
         const hasWaited = metAt !== undefined && performance.now() - metAt >= (patience ?? commandTimeout);
-        if (hasWaited || tries === TRIES || !isConflict(cause)) throw failure(failing, error);
+        // A new connection may lead to a server that takes the transaction.
+        const mayMove = isRefused(cause) && !wasRefused && !(isGone(cause) && ranWrites(error));
+        const mayRepeat = isConflict(cause) || mayMove;
+        if (hasWaited || tries === TRIES || !mayRepeat) throw failure(failing, error);
+        wasRefused ||= isRefused(cause);
         await sleep(pause + Math.random() * 2 ** tries);
       } finally {
         this.#running.delete(trying);
@@ -322,16 +328,19 @@ const ENDED =
 /** Returns the error of a call that `error` ended: that of the user's function, or one of the store. */
 function failure(failing: string, error: unknown): unknown {
   const cause = causeOf(error);
-  if (error instanceof WriteFailed) return cause;
+  if (error instanceof WriteFailed || (error instanceof Died && error.cause instanceof WriteFailed))
+    return cause;
   if (error instanceof StayhookError || error instanceof RollBack) return error;
-  const Failure = failureOf(error, cause);
-  return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}${networkHint(cause)}`, { cause });
+  const hint = serverHint(cause);
+  const Failure = failureOf(error, cause, hint);
+  return new Failure(`mysqlStore: ${failing}: ${errorText(cause)}${hint}${networkHint(cause)}`, { cause });
 }
 
-function failureOf(error: unknown, cause: unknown): typeof StayhookError {
+function failureOf(error: unknown, cause: unknown, hint: string): typeof StayhookError {
   if (error instanceof Died)
     return error.cause instanceof WritesInterrupted ? InterruptedError : NoAnswerError;
-  return isLocked(cause) ? LockedError : StayhookError;
+  if (isLocked(cause)) return LockedError;
+  return hint === "" ? StayhookError : AdvisedError;
 }
 
 /** The connection died during a job. */
@@ -339,6 +348,12 @@ class Died extends Error {
   constructor(cause: unknown) {
     super("the connection died", { cause });
   }
+}
+
+/** Whether the user's functions ran in a job that died. They may have ended the connection, so the caller counts their runs. */
+function ranWrites(error: unknown): boolean {
+  const cause = error instanceof Died ? error.cause : undefined;
+  return cause instanceof WriteFailed || cause instanceof WritesInterrupted;
 }
 
 /** Returns the error that the server or a function of the user gave. */

@@ -1,6 +1,6 @@
 // What the store needs of a session of MariaDB or MySQL, and which settings of a pool it cannot work with.
 
-import type { Pool, RowDataPacket } from "mysql2/promise";
+import type { Pool, PoolConnection, RowDataPacket } from "mysql2/promise";
 import { StayhookError } from "../../errors.ts";
 import { LONGEST_WRITES } from "../server-pool.ts";
 
@@ -105,8 +105,8 @@ const SETTINGS = `
  *
  * @returns the statement that the store runs on each connection of the pool, if the settings of its sessions need one
  */
-export async function checkPool(pool: Pool): Promise<PoolCheck> {
-  const [rows] = await pool.query<RowDataPacket[]>({ sql: SETTINGS, ...PLAIN });
+export async function checkPool(pool: Pool, connection: PoolConnection): Promise<PoolCheck> {
+  const [rows] = await connection.query<RowDataPacket[]>({ sql: SETTINGS, ...PLAIN });
   const row = rows[0]!;
   const mode = String(row.mode);
   const refuse = (what: string): never => {

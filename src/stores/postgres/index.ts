@@ -8,6 +8,7 @@ import { PostgresDriver } from "./postgres-driver.ts";
 import { PgStore, type PostgresStore } from "./postgres-store.ts";
 
 export type { SchemaMigrationOptions as MigrationOptions } from "../sql/migration-sql.ts";
+
 export type { PostgresStore, TransactionStore } from "./postgres-store.ts";
 
 const SCHEMA = "stayhook";
@@ -32,7 +33,10 @@ export interface PostgresStoreOptions {
   readonly wake?: "notify" | "poll" | undefined;
   /** How often the store polls: ms, or a text such as `"1s"`. Default 1000. */
   readonly pollInterval?: number | string | undefined;
-  /** The maximum number of connections in the store's own pool. LISTEN uses an extra connection. Default 5. */
+  /**
+   * The maximum number of connections in the store's own pool. LISTEN uses an extra connection. With 1, the store only
+   * polls. Default 5.
+   */
   readonly maxConnections?: number | undefined;
   /** How long a command, or the wait for a connection, may take: ms, or a text such as `"10s"`. Default 10,000. */
   readonly commandTimeout?: number | string | undefined;
@@ -66,6 +70,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
   const checked = check(() => storeSchema(pool !== undefined), options, { before });
   const { schema, wake, pollInterval, maxConnections, commandTimeout, migrate } = checked;
   const channel = channelOf(schema);
+  const most = pool?.options.max ?? maxConnections;
   const driver = new PostgresDriver({
     connectionString,
     pool,
@@ -74,10 +79,10 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
     inSchema: inSchema(schema),
     migrationLock: `stayhook ${schema}`,
     channel,
-    listen: wake === "notify",
+    // A server of one connection refuses the one for LISTEN, or gives it no other.
+    listen: wake === "notify" && most > 1,
     pollInterval,
   });
-  const most = pool?.options.max ?? maxConnections;
   return new PgStore(driver, {
     schema,
     channel,
@@ -97,7 +102,7 @@ export function postgresStore(options: PostgresStoreOptions): PostgresStore {
  * ```ts
  * import { migrationSql } from "stayhook/postgres";
  *
- * console.log(migrationSql({ schema: "stayhook", from: 2 }));
+ * console.log(migrationSql({ schema: "stayhook", from: 3 }));
  * ```
  */
 export function migrationSql(options: SchemaMigrationOptions = {}): string {

@@ -1,6 +1,8 @@
 // What the store checks of its schema, and repairs.
 
 import { StayhookError } from "../../errors.ts";
+import type { SqlRow } from "../sql/driver.ts";
+import type { StoreProblem } from "../store-problem.ts";
 import { quote } from "./postgres-dialect.ts";
 import type { Row } from "./postgres-driver.ts";
 
@@ -50,4 +52,39 @@ export function sequenceError(schema: string, cause: unknown): StayhookError {
     `postgresStore: the sequence of ${quote(schema)}.events is behind its table, as after a restore or a logical replication, and could not be set. Run as the owner: ${sequenceSql(schema)}`,
     { cause },
   );
+}
+
+const SETTINGS = `
+  SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby,
+    current_setting('default_transaction_read_only') AS fixed`;
+/** No function of this query is volatile, so a proxy that sends reads to a standby sends it there. */
+const READ_ONLY = "SELECT current_setting('transaction_read_only') AS fixed";
+
+/** Returns what the settings of the server can lose, and what a proxy does. @param read - runs a query */
+export async function risksOf(read: (sql: string) => Promise<readonly SqlRow[]>): Promise<StoreProblem[]> {
+  const [{ commits, fsync, standby, fixed }, { fixed: readsFixed }] = [
+    await read(SETTINGS),
+    await read(READ_ONLY),
+  ].map(([row]) => row!) as [SqlRow, SqlRow];
+  const risks: [isThere: boolean, fails: boolean, detail: string][] = [
+    [
+      commits === "off",
+      false,
+      "synchronous_commit is off, so a crash may lose the events of the last moments.",
+    ],
+    [fsync === "off", false, "fsync is off, so a crash of the machine may lose all events."],
+    [standby === true, true, "The server is a standby. Give the store the primary."],
+    [
+      standby !== true && fixed === "off" && readsFixed === "on",
+      false,
+      "A proxy sends reads to a standby, so lists, counts and the console may be behind. Events are handled on the primary.",
+    ],
+    // The trial begins a transaction that may write. The statements of the hot path do not.
+    [
+      fixed === "on",
+      true,
+      "default_transaction_read_only is on for this role, database or server. Some providers set it when the disk is nearly full.",
+    ],
+  ];
+  return risks.filter(([isThere]) => isThere).map(([, fails, detail]) => ({ fails, detail }));
 }

@@ -61,9 +61,9 @@ export class PostgresClaims {
         : yield* prepared(hot.takeOne, ...values, Buffer.from(toId(eventId)));
     call.claimed = events.map((event) => {
       const lease = text(event.lease);
-      const claim = claimOf(event, records.get(lease)!, lease, now);
+      const claim = claimOf(event, records.get(lease)!, { lease, now, worker });
       records.delete(lease);
-      return { claim, row: { history: historyOf(event), worker } };
+      return claim;
     });
     const { claimed } = call;
     if (records.size === 0) return { now, result: { claimed, nextDueAt } };

@@ -46,6 +46,7 @@ export const postgresDialect: Omit<SqlDialect, "tableExists"> = {
       ref text COLLATE "C" NOT NULL,
       state text NOT NULL,
       due_at bigint,
+      first_due_at bigint NOT NULL,
       received_at bigint NOT NULL,
       timestamp text NOT NULL,
       source text NOT NULL,
@@ -55,6 +56,8 @@ export const postgresDialect: Omit<SqlDialect, "tableExists"> = {
       attempts integer NOT NULL DEFAULT 0,
       outages integer NOT NULL DEFAULT 0,
       first_outage_at bigint,
+      failures integer NOT NULL DEFAULT 0,
+      refusals integer NOT NULL DEFAULT 0,
       replayed smallint NOT NULL DEFAULT 0,
       lease text,
       claimed_at bigint,
@@ -65,7 +68,7 @@ export const postgresDialect: Omit<SqlDialect, "tableExists"> = {
       history text
     ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_insert_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05)`,
     "CREATE INDEX events_record ON stayhook_events (ref, due_at, seq)",
-    "CREATE INDEX events_open ON stayhook_events (state, received_at) WHERE state <> 'done'",
+    "CREATE INDEX events_open ON stayhook_events (state, first_due_at) WHERE state <> 'done'",
     "CREATE INDEX events_done ON stayhook_events (source, done_at, seq) WHERE state = 'done'",
     `CREATE TABLE stayhook_records (
       ref text COLLATE "C" PRIMARY KEY,
@@ -75,10 +78,11 @@ export const postgresDialect: Omit<SqlDialect, "tableExists"> = {
       lease_duration bigint,
       snapshot text,
       sequence bigint NOT NULL DEFAULT 0,
-      seen_at bigint
+      seen_at bigint,
+      ledger text
     ) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)`,
     "CREATE INDEX records_due ON stayhook_records (due_at) WHERE due_at IS NOT NULL",
-    "CREATE INDEX records_seen ON stayhook_records (seen_at) WHERE snapshot IS NOT NULL AND due_at IS NULL AND lease_end IS NULL",
+    "CREATE INDEX records_seen ON stayhook_records (seen_at) WHERE snapshot IS NOT NULL AND ledger IS NULL AND due_at IS NULL AND lease_end IS NULL",
     `CREATE TABLE stayhook_meta (
       name text COLLATE "C" PRIMARY KEY,
       value text NOT NULL,
@@ -115,8 +119,7 @@ END $stayhook$`;
     ...postgresDialect,
     schema: [create, ...tables.map(mapped)],
     migrations: migrations.map(({ statements, note }) => ({ statements: statements.map(mapped), note })),
-    // stayhook 0.2 had a table `meta` with other columns, and the function `schema_version`.
-    tableExists: `SELECT 1 FROM pg_catalog.pg_class WHERE relnamespace = to_regnamespace('${name}') AND 'stayhook_' || relname = ?
-      AND NOT (relname = 'meta' AND to_regproc('${name}.schema_version') IS NOT NULL)`,
+    // A proxy sends a query of the catalog to the primary, and then a read of the table to a standby, which may lack it.
+    tableExists: `SELECT 1 WHERE to_regclass('${name}.' || replace(?, 'stayhook_', '')) IS NOT NULL`,
   };
 }

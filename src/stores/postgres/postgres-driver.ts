@@ -1,9 +1,8 @@
-import { setTimeout as sleep } from "node:timers/promises";
-import type { Client, Pool, PoolClient } from "pg";
+import type { PoolClient } from "pg";
 import { withTimeout } from "../../async.ts";
 import { InvalidWriteError, StayhookError } from "../../errors.ts";
 import { CLOSE_WITHIN } from "../base-store.ts";
-import { connectWithin, LONGEST_WRITES, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
+import { LONGEST_WRITES, runWrites, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import {
   runAsync,
   type SqlDriver,
@@ -20,9 +19,7 @@ import {
   causeOf,
   hasTimedOut,
   isConflict,
-  isFull,
   isStandby,
-  isUnsupportedParameter,
   mayBeBroken,
   misuseOf,
   NOT_PREPARED,
@@ -33,18 +30,13 @@ import {
   tooLongBy,
 } from "./postgres-errors.ts";
 import { Notifier, type NotifierOptions } from "./postgres-notifier.ts";
-import { createPool, endPool } from "./postgres-pool.ts";
+import { Connections, type PoolOptions } from "./postgres-pool.ts";
 import type { Statement } from "./postgres-statements.ts";
 
-export interface DriverOptions extends NotifierOptions {
-  readonly connectionString: string | undefined;
-  readonly pool: Pool | undefined;
-  readonly maxConnections: number;
-  /** The timeout of a statement, and of the wait for a connection, ms. */
-  readonly commandTimeout: number;
+export interface DriverOptions extends NotifierOptions, PoolOptions {
   /** Puts the tables of a statement into the schema. */
   readonly inSchema: (sql: string) => string;
-  /** The name of the lock for migrations. Version 0.3.0 takes the same lock when it creates the tables. */
+  /** The name of the lock for migrations.  */
   readonly migrationLock: string;
 }
 
@@ -77,10 +69,6 @@ interface Session {
 const BEGIN = `BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL idle_in_transaction_session_timeout = ${LONGEST_WRITES}`;
 /** How long a statement of a migration may take, and how long it may wait for a lock while other statements wait behind it, ms. */
 const MIGRATION = { timeout: 60_000, lockTimeout: 5000 } as const;
-/** How long the notifier does without a connection of its own if the server allows no more, ms. */
-const CROWDED = 60_000;
-/** How long a connection of the own pool may then be idle, ms. */
-const CROWDED_IDLE = 1000;
 /** The maximum number of tries of a statement or transaction that conflicts with another transaction. */
 const TRIES = 4;
 
@@ -90,28 +78,17 @@ export class PostgresDriver implements SqlDriver {
   readonly notifier: Notifier;
   readonly #options: DriverOptions;
   readonly #jobs = new Set<Promise<unknown>>();
-  /** The value of `failovers` when the client was first lent. */
-  readonly #since = new WeakMap<PoolClient, number>();
-  /**
-   * How often a server was read-only, or a connection died without a word. The store reuses no connection from before the
-   * last time: it is connected to the old primary, or the network has dropped it, too.
-   */
-  failovers = 0;
-  /** Until then, the notifier leaves its connection to others, because the server allows no more. By the monotonic clock. */
-  crowdedUntil = Number.NEGATIVE_INFINITY;
-  /** Called when the server allows no more connections. The notifier then ends its own. */
-  onCrowded: (() => void) | undefined;
-  /** Whether the server ends the statements of the own pool by itself. PgBouncer refuses the parameter for that. */
-  #limitsStatements = true;
+  readonly #connections: Connections;
   #canPrepare = true;
-  #pool: Promise<Pool> | undefined;
-  #isClosed = false;
 
   constructor(options: DriverOptions) {
     this.#options = options;
+    this.#connections = new Connections(options);
     this.notifier = new Notifier(this, options);
-    // Without a listener for `error`, the loss of an idle connection would crash the process.
-    if (options.pool?.listenerCount("error") === 0) options.pool.on("error", ignore);
+  }
+
+  get connections(): Connections {
+    return this.#connections;
   }
 
   get commandTimeout(): number {
@@ -164,6 +141,14 @@ export class PostgresDriver implements SqlDriver {
         return this.#step(client, step);
       }),
     );
+  }
+
+  /**
+   * Other proxies send the statements of a transaction to the primary. pgpool-II does so after a call of a volatile function,
+   * which the query for the time has.
+   */
+  decide<T>(steps: () => SqlSteps<T>, failing: string): Promise<T> {
+    return this.transaction(steps, failing);
   }
 
   /** @param options.lockTimeout - how long a statement of the transaction waits for a lock, ms. Default: the server's setting */
@@ -219,20 +204,10 @@ export class PostgresDriver implements SqlDriver {
     return tooLongBy(cause) ?? tooLongBy(session.error) ?? new WritesInterrupted(cause);
   }
 
-  /** Makes a client that has the pool's settings but does not belong to the pool. The caller connects it. */
-  async createClient(): Promise<Client> {
-    const pool = (await this.#thePool()) as Pool & { readonly Client: new (options: unknown) => Client };
-    // PgBouncer would refuse the time limit of the own pool. The notifier has its own.
-    return new pool.Client(
-      this.#options.pool ? pool.options : { ...pool.options, statement_timeout: undefined },
-    );
-  }
-
   async close(): Promise<void> {
-    this.#isClosed = true;
+    this.#connections.refuse();
     await withTimeout(CLOSE_WITHIN, Promise.allSettled(this.#jobs));
-    const pool = this.#options.pool ? undefined : await this.#pool?.catch(() => undefined);
-    if (pool !== undefined) await endPool(pool);
+    await this.#connections.close();
   }
 
   async #execute(
@@ -259,7 +234,7 @@ export class PostgresDriver implements SqlDriver {
 
   /** @throws WriteFailed if a function throws, or `InvalidWriteError` if a function leaves the transaction unusable */
   async #runWrites(client: PoolClient, { writes }: SqlWrites): Promise<void> {
-    const own = this.#ownLimit;
+    const own = this.#connections.statementLimit;
     const longer = own === undefined ? "" : `; SET LOCAL statement_timeout = ${LONGEST_WRITES}`;
     await this.#execute(client, `SAVEPOINT stayhook_writes${longer}`);
     await runWrites(client, writes);
@@ -280,7 +255,7 @@ export class PostgresDriver implements SqlDriver {
     try {
       for (let tries = 1; ; tries += 1) {
         isBroken = false;
-        const client = await this.#current();
+        const client = await this.#connections.lender.lend(this.commandTimeout);
         const prepares = this.#canPrepare;
         const session: Session = { client, isLost: false };
         const onLost = (error?: unknown): void => {
@@ -294,7 +269,7 @@ export class PostgresDriver implements SqlDriver {
         } catch (error) {
           isBroken = session.isLost || mayBeBroken(error);
           if (isBroken && hasTimedOut(error) && !session.isLost) {
-            this.failovers += 1;
+            this.#connections.lender.died();
             // Cancel before the connection ends, because PgBouncer forgets a client that has gone.
             await cancelStatement(client);
           }
@@ -318,7 +293,7 @@ export class PostgresDriver implements SqlDriver {
     const cause = causeOf(error);
     const state = sqlState(cause) ?? "";
     if (state === READ_ONLY || error instanceof StandbyError) {
-      this.failovers += 1;
+      this.#connections.lender.died();
       return tries === 1;
     }
     if (NOT_PREPARED.includes(state) && !(error instanceof WriteFailed) && prepares) {
@@ -327,66 +302,7 @@ export class PostgresDriver implements SqlDriver {
     }
     return isConflict(cause) && tries < TRIES;
   }
-
-  /**
-   * Returns a client that connected after the last failover. An older client may be connected to the old primary. If the
-   * server allows no more connections, waits for one of the pool.
-   */
-  async #current(): Promise<PoolClient> {
-    const deadline = performance.now() + this.commandTimeout;
-    for (let wait = 10; ; ) {
-      const limits = this.#limitsStatements;
-      try {
-        const left = Math.max(1, deadline - performance.now());
-        const client = await connectWithin(left, (await this.#thePool()).connect());
-        const since = this.#since.get(client) ?? this.failovers;
-        this.#since.set(client, since);
-        if (since === this.failovers) return client;
-        client.release(true);
-      } catch (error) {
-        if (limits && !this.#options.pool && isUnsupportedParameter(error)) {
-          // Another call may have opened the new pool.
-          if (this.#limitsStatements) await this.#withoutLimit();
-          continue;
-        }
-        if (!isFull(error) || performance.now() + wait > deadline) throw error;
-        await this.#shareConnections();
-        await sleep(wait);
-        wait = Math.min(wait * 2, 200);
-      }
-    }
-  }
-
-  /** Gives back what this process does not need, because another one may have no connection at all. */
-  async #shareConnections(): Promise<void> {
-    this.crowdedUntil = performance.now() + CROWDED;
-    this.onCrowded?.();
-    if (!this.#options.pool) (await this.#thePool()).options.idleTimeoutMillis = CROWDED_IDLE;
-  }
-
-  /** Opens a new pool, because PgBouncer refuses a parameter that it does not know. */
-  async #withoutLimit(): Promise<void> {
-    this.#limitsStatements = false;
-    const before = await this.#pool;
-    this.#pool = undefined;
-    void before?.end().catch(ignore);
-  }
-
-  /** The time limit of a statement that the server knows, ms. It is `undefined` with a pool of the user. */
-  get #ownLimit(): number | undefined {
-    return this.#options.pool || !this.#limitsStatements ? undefined : this.commandTimeout;
-  }
-
-  #thePool(): Promise<Pool> {
-    if (this.#isClosed) throw new StayhookError("The store is closed.");
-    this.#pool ??= this.#options.pool
-      ? Promise.resolve(this.#options.pool)
-      : createPool({ ...this.#options, limitsStatements: this.#limitsStatements });
-    return this.#pool;
-  }
 }
-
-function ignore(): void {}
 
 function assertUtf8(encoding: string): void {
   if (encoding === "UTF8") return;

@@ -1,7 +1,8 @@
 // What the errors of PostgreSQL and of `pg` mean for the store.
 
+import type { Pool } from "pg";
 import { InvalidArgumentError, InvalidWriteError, StayhookError } from "../../errors.ts";
-import { InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
+import { AdvisedError, InterruptedError, LockedError, NoAnswerError } from "../call-errors.ts";
 import { networkHint, WriteFailed, WritesInterrupted } from "../server-pool.ts";
 import { RollBack } from "../sql/sql-queue.ts";
 
@@ -22,6 +23,8 @@ const TOO_MANY = "53300";
 const POOLER_FULL = /no more connections allowed|max client(s|s? connections) reached/i;
 /** How PgBouncer refuses a transaction in the mode that has none. */
 const NO_TRANSACTIONS = /statement pooling mode/;
+/** How PostgreSQL refuses a row that no policy allows. */
+const ROW_SECURITY = /violates row-level security policy/;
 /** SQLSTATE of a feature that is not supported, such as a transaction that writes on a standby. */
 const NOT_SUPPORTED = "0A000";
 /** Matches the SQLSTATE of a server that is stopping, starting or read-only, or that has ended the session. */
@@ -57,15 +60,74 @@ export function isStandby(error: unknown): boolean {
   return sqlState(error) === NOT_SUPPORTED;
 }
 
-/** Whether PgBouncer refused a parameter of the connection's start. */
-export function isUnsupportedParameter(error: unknown): boolean {
-  return error instanceof Error && /unsupported startup parameter/.test(error.message);
+/** SQLSTATEs of a connection that the server refuses whatever its parameters are: the user, the password, the database. */
+const REFUSED = ["28000", "28P01", "3D000"];
+
+/**
+ * Whether the start of a connection was refused, perhaps because of a parameter: PgBouncer and RDS Proxy know few. A server
+ * says FATAL in its own language, and proxies may say ERROR, so only the SQLSTATE counts.
+ */
+export function isRefusedStart(error: unknown): boolean {
+  const state = sqlState(error);
+  return state !== undefined && !REFUSED.includes(state) && !isFull(error);
+}
+
+/** A connection did not open. */
+class NotOpened extends Error {
+  readonly hint: string;
+
+  constructor(hint: string, cause: unknown) {
+    super(reasonOf(cause), { cause });
+    this.hint = hint;
+  }
+}
+
+/** Options of a pool that are parameters of a connection's start. */
+const PARAMETERS = ["statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout", "options"];
+/** How a connection ends that the server has cut. */
+const CUT = /ECONNRESET|EPIPE|Connection terminated unexpectedly/;
+/** How the wait for a connection ends that the server does not answer. */
+const SILENT = /gave no connection within|connection timeout/;
+
+/** A client of a pool, as far as `pg` shows it. */
+interface PooledClient {
+  readonly _connected?: boolean;
+  readonly connection?: { readonly stream?: { destroy(): void } };
+}
+
+/** Returns the connections of a pool that are open or opening. */
+export function clientsOf(pool: object): readonly PooledClient[] {
+  return (pool as { readonly _clients?: readonly PooledClient[] })._clients ?? [];
+}
+
+/**
+ * Returns what the error of a connection that did not open is for the caller: the error with the next step, if it is known.
+ *
+ * @param isOwn - whether the pool is the store's own
+ */
+export function notOpened(error: unknown, pool: Pool, isOwn: boolean): unknown {
+  const sent = PARAMETERS.filter((name) => name in pool.options);
+  if (!isOwn && isRefusedStart(error) && sent.length > 0)
+    return new NotOpened(
+      `. If a proxy refuses parameters of a connection, make the pool without ${sent.join(", ")}`,
+      error,
+    );
+  if (pool.options.max === 1 || sqlState(error) !== undefined) return error;
+  // Without a server, no connection is open. A server of one connection cuts the others, or lets them wait.
+  const isCut = pool.totalCount > 0 && CUT.test(reasonOf(error));
+  const states = new Set(clientsOf(pool).map(({ _connected: isOpen }) => isOpen === true));
+  if (!isCut && !(SILENT.test(reasonOf(error)) && states.size === 2)) return error;
+  const option = isOwn ? "the option maxConnections" : "max of your pool";
+  return new NotOpened(
+    `. The server has ${isCut ? "cut" : "not answered"} this connection, and has another one of this process. If it takes only one, as the socket of PGlite does, set ${option} to 1`,
+    error,
+  );
 }
 
 /** The error inside of an error of this file. */
 export function causeOf(error: unknown): unknown {
-  const isOwn = error instanceof WriteFailed || error instanceof StandbyError;
-  return isOwn ? error.cause : error;
+  const isOwn = [WriteFailed, StandbyError, NotOpened].some((Own) => error instanceof Own);
+  return isOwn ? (error as Error).cause : error;
 }
 
 /** Whether `pg` timed out. `pg` gives this error no code. The statement may still run. */
@@ -103,7 +165,7 @@ export function misuseOf(cause: unknown): InvalidWriteError | undefined {
  */
 export function storeError(failing: string, cause: unknown, hasDied: boolean): unknown {
   if (cause instanceof StayhookError) return cause;
-  const error = cause as { readonly code?: unknown } | null | undefined;
+  const error = causeOf(cause) as { readonly code?: unknown } | null | undefined;
   // Leave out Node's error, because it contains the whole connection string.
   if (error?.code === "ERR_INVALID_URL") {
     return new InvalidArgumentError({
@@ -113,13 +175,22 @@ export function storeError(failing: string, cause: unknown, hasDied: boolean): u
   }
   if (cause instanceof WritesInterrupted)
     return new InterruptedError(`postgresStore: ${failing}: ${reasonOf(cause.cause)}`, { cause });
-  const Failure = hasDied ? NoAnswerError : sqlState(cause) === LOCKED ? LockedError : StayhookError;
   const reason = reasonOf(cause);
-  return new Failure(`postgresStore: ${failing}: ${reason}${hintOf(error?.code, reason)}`, { cause });
+  const hint = cause instanceof NotOpened ? cause.hint : hintOf(error?.code, reason);
+  const Failure = failureOf(cause, hasDied, hint);
+  return new Failure(`postgresStore: ${failing}: ${reason}${hint}`, { cause });
+}
+
+function failureOf(cause: unknown, hasDied: boolean, hint: string): typeof StayhookError {
+  if (hasDied) return NoAnswerError;
+  if (sqlState(cause) === LOCKED) return LockedError;
+  return hint === "" ? StayhookError : AdvisedError;
 }
 
 /** Returns the next step for an error that a wrong connection string or pooler often causes. */
 function hintOf(code: unknown, reason: string): string {
+  if (ROW_SECURITY.test(reason))
+    return ". Something forces row-level security on the store's tables, such as an event trigger. Give the store's user BYPASSRLS, or let the trigger leave out the store's schema";
   if (NO_TRANSACTIONS.test(reason))
     return ". The store needs transactions: set PgBouncer's pool_mode to transaction or session";
   if (code === "ENOTFOUND")

@@ -3,6 +3,7 @@ import { clearTimeout, setTimeout } from "node:timers";
 import type { Client } from "pg";
 import { detached } from "../../async-context.ts";
 import type { SqlNotifier } from "../sql/driver.ts";
+import type { Connections } from "./postgres-pool.ts";
 import { Statement } from "./postgres-statements.ts";
 
 /** How often the listener checks its connection, ms. A check also wakes the subscribers, in case a message is lost. */
@@ -23,17 +24,10 @@ export interface NotifierOptions {
 }
 
 /** The part of the driver that the notifier uses. */
-interface Connections {
-  /** How often the driver has lost its connections because the server failed over. */
-  readonly failovers: number;
-  /** Until then, the server allows no more connections. By the monotonic clock. */
-  readonly crowdedUntil: number;
-  /** Called when the server allows no more connections. */
-  onCrowded: (() => void) | undefined;
+interface Driver {
+  readonly connections: Connections;
   /** ms. */
   readonly commandTimeout: number;
-  /** Makes a client that is not connected yet. */
-  createClient(): Promise<Client>;
   query(failing: string, statement: Statement, values: readonly unknown[]): Promise<unknown>;
 }
 
@@ -43,14 +37,14 @@ interface Connections {
  * transaction mode, no message arrives, so the polling continues. The notifier does not keep the process alive.
  */
 export class Notifier implements SqlNotifier {
-  readonly #driver: Connections;
+  readonly #driver: Driver;
   readonly #options: NotifierOptions;
   /** The payload of this process's messages, which need not wake the process itself. */
   readonly #own = crypto.randomUUID();
   #notifiedAt = Number.NEGATIVE_INFINITY;
   #isNotifying = false;
 
-  constructor(driver: Connections, options: NotifierOptions) {
+  constructor(driver: Driver, options: NotifierOptions) {
     this.#driver = driver;
     this.#options = options;
   }
@@ -97,7 +91,7 @@ export class Notifier implements SqlNotifier {
   async #keepListening(wake: () => void, hears: (is: boolean) => void, signal: AbortSignal): Promise<void> {
     for (let failures = 0; !signal.aborted; failures += 1) {
       // A call of the store needs the connection more than the notifier, which can poll.
-      await pause(this.#driver.crowdedUntil - performance.now(), signal);
+      await pause(this.#driver.connections.crowdedUntil - performance.now(), signal);
       try {
         const connected = await this.#listen(wake, hears, signal);
         if (connected) failures = 0;
@@ -111,16 +105,17 @@ export class Notifier implements SqlNotifier {
 
   /** Listens on a new connection. Returns when that connection has ended. */
   async #listen(wake: () => void, hears: (is: boolean) => void, signal: AbortSignal): Promise<boolean> {
-    const { failovers, commandTimeout } = this.#driver;
+    const { connections, commandTimeout } = this.#driver;
+    const { diedAt } = connections.lender;
     const { channel } = this.#options;
-    const client = await this.#driver.createClient();
+    const client = await connections.createClient();
     if (signal.aborted) return false;
     const end = new AbortController();
     const ended = (): void => end.abort();
     signal.addEventListener("abort", ended);
     end.signal.addEventListener("abort", () => destroy(client));
     client.once("end", ended).on("error", ended);
-    this.#driver.onCrowded = ended;
+    connections.onCrowded = ended;
     let isHeard = false;
     client.on("notification", (message) => {
       if (message.channel !== channel) return;
@@ -143,14 +138,14 @@ export class Notifier implements SqlNotifier {
       for (;;) {
         await pause(CHECK, end.signal);
         // After a failover, the old server may still answer, but no NOTIFY arrives there.
-        if (end.signal.aborted || failovers !== this.#driver.failovers) return true;
+        if (end.signal.aborted || diedAt !== connections.lender.diedAt) return true;
         await within(client.query("SELECT 1"));
         if (!isHeard) await this.#send();
         wake();
       }
     } finally {
       signal.removeEventListener("abort", ended);
-      this.#driver.onCrowded = undefined;
+      connections.onCrowded = undefined;
       ended();
     }
   }

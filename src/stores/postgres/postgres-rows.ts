@@ -2,7 +2,15 @@
 
 import { type Addition, type Settlement, stateOfNew } from "../outcomes.ts";
 import { keyOf } from "../sql/sql-queue.ts";
-import { CONTENT_COLUMNS, contentOf, toHistory, toId, toSnapshot, toTextOrNull } from "../sql/sql-rows.ts";
+import {
+  CONTENT_COLUMNS,
+  contentOf,
+  toHistory,
+  toId,
+  toSnapshot,
+  toText,
+  toTextOrNull,
+} from "../sql/sql-rows.ts";
 
 export function idsOf(eventIds: readonly string[]): Buffer[] {
   return eventIds.map((eventId) => Buffer.from(toId(eventId)));
@@ -34,7 +42,10 @@ export function additionJson(addition: Addition, n: number) {
   return { ...base, ...contentJson(event) };
 }
 
-export function settlementJson({ claim, change, delay, record, remove }: Settlement<never>, n: number) {
+export function settlementJson(
+  { claim, change, delay, record, ledger, remove }: Settlement<never>,
+  n: number,
+) {
   return {
     n,
     id: idJson(claim.eventId),
@@ -46,6 +57,8 @@ export function settlementJson({ claim, change, delay, record, remove }: Settlem
     attempts: change.attempts,
     outages: change.outages,
     first_outage_at: change.firstOutageAt,
+    failures: change.failures,
+    refusals: change.refusals,
     replayed: change.replayed ? 1 : 0,
     type: toTextOrNull(change.type),
     reason: change.reason,
@@ -55,6 +68,8 @@ export function settlementJson({ claim, change, delay, record, remove }: Settlem
     delay,
     snapshot: record && toSnapshot(record.snapshot),
     changed: record?.changed,
+    // An empty text deletes the ledger, because a missing one keeps it.
+    ledger: ledger === null ? "" : ledger && toText(ledger),
     timers: remove === "timers",
     remove: remove === "timers" ? undefined : remove?.map(idJson),
   };

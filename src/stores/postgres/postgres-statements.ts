@@ -39,7 +39,7 @@ const newContent = (
         WHEN h.source IS NULL THEN e.${column} ELSE h.${column} END`;
 const ADDITION = `id bytea, ref text, state text, due_in bigint, due_time bigint, lease text, ${CONTENT_TYPES}`;
 const SETTLEMENT = `id bytea, ref text, lease text, state text, due_in bigint, due_time bigint, attempts integer, outages integer, first_outage_at bigint,
-  replayed smallint, type text, reason text, history text, drops boolean, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean,
+  failures integer, refusals integer, replayed smallint, type text, reason text, history text, drops boolean, ${CONTENT_TYPES}, delay bigint, snapshot text, changed boolean, ledger text,
   timers boolean, remove bytea[]`;
 
 /** The time, and how long the statement waits for a lock. The settings end with the transaction. */
@@ -52,14 +52,13 @@ const rowsOf = (json: string, count: string, columns: string, alias: string) =>
   `(SELECT * FROM json_to_recordset(${json}) AS j (n integer, ${columns}) LIMIT ${count}) AS ${alias}`;
 
 /** When a row of a parameter is due. A row of an event that has ended has no `due_in`. */
-const dueAt = (row: string) =>
-  `CASE WHEN ${row}.due_time IS NULL THEN t.now + ${row}.due_in ELSE greatest(t.now, ${row}.due_time) END`;
+const dueAt = (row: string) => `coalesce(${row}.due_time, t.now + ${row}.due_in)`;
 
 /** The state of an event, without the index `events_open`: it has many dead entries of events that were processed. */
 const stateOf = (event: string) => `${event}.state || ''`;
 
 const NEW_SEQ = "nextval('stayhook_events_seq_seq')";
-const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, received_at, lease, ${CONTENT})`;
+const INSERT_EVENTS = `INSERT INTO stayhook_events AS e (seq, id, ref, state, due_at, first_due_at, received_at, lease, ${CONTENT})`;
 
 /**
  * Makes records due. During a lease, a due time below the lease's end tells `settle` that something was added
@@ -82,7 +81,7 @@ const add = `
     SELECT g.*, ${NEW_SEQ} AS seq, t.now, ${dueAt("g")} AS due_at FROM t, ${rowsOf("$1", "$2", ADDITION, "g")}),
   added AS (
     ${INSERT_EVENTS}
-    SELECT seq, id, ref, state, due_at, now, lease, ${CONTENT} FROM given ORDER BY id
+    SELECT seq, id, ref, state, due_at, due_at, now, lease, ${CONTENT} FROM given ORDER BY id
     ON CONFLICT (id) DO NOTHING RETURNING e.id, e.ref, e.due_at),
   due AS (${becomeDue("SELECT ref, min(due_at) FROM added GROUP BY ref ORDER BY ref")})
   SELECT g.n FROM given g JOIN added a ON a.id = g.id`;
@@ -118,7 +117,7 @@ const lease = (which: (due: string) => string, { and, due }: Search = { and: "",
     SET lease = $1 || ':' || f.n, lease_end = t.now + $3, lease_duration = $3, due_at = t.now + $3
     FROM (SELECT *, row_number() OVER () AS n FROM free) f, t
     WHERE r.ref = f.ref AND r.ref = ANY (ARRAY(SELECT ref FROM free))
-    RETURNING r.ref, r.lease, r.snapshot, r.sequence, f.due_at, f.lease_end AS lost_at)
+    RETURNING r.ref, r.lease, r.snapshot, r.sequence, r.ledger, f.due_at, f.lease_end AS lost_at)
   SELECT t.now, ${nextDue({ and, due })}, l.* FROM t LEFT JOIN leased l ON true`;
 
 /**
@@ -130,13 +129,14 @@ const take = (which: string) => `
   UPDATE stayhook_events e
   SET state = 'processing', attempts = e.attempts + 1, due_at = $4, claimed_at = $3, worker = $5, lease = f.lease
   FROM (
-    SELECT g.lease, first.seq FROM unnest($1::text[], $2::text[]) AS g (ref, lease)
+    SELECT g.lease, first.seq, first.due_at FROM unnest($1::text[], $2::text[]) AS g (ref, lease)
     JOIN stayhook_records r ON r.ref = g.ref AND r.lease = g.lease,
     LATERAL (
-      SELECT o.seq FROM stayhook_events o WHERE o.ref = g.ref AND o.due_at <= $3::bigint AND ${which}
+      SELECT o.seq, o.due_at FROM stayhook_events o WHERE o.ref = g.ref AND o.due_at <= $3::bigint AND ${which}
       ORDER BY o.due_at, o.seq LIMIT 1) AS first) AS f
   WHERE e.seq = f.seq AND e.due_at <= $3
-  RETURNING e.id, e.ref, e.received_at, ${CONTENT}, e.attempts - 1 AS attempts, e.outages, e.first_outage_at, e.replayed,
+  RETURNING e.id, e.ref, f.due_at, e.first_due_at, e.received_at, ${CONTENT}, e.attempts - 1 AS attempts, e.outages,
+    e.first_outage_at, e.failures, e.refusals, e.replayed,
     e.history, e.lease`;
 
 /** Parameters: the ids, the records, the leases, the lease's duration, the patience. Returns the leases that are held. */
@@ -174,11 +174,12 @@ const FURTHER = {
       AND e.state <> 'processing' AND (e.state <> 'done' OR e.source = 'timer') RETURNING e.seq),
   added AS (
     ${INSERT_EVENTS}
-    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.now, m.lease, ${ofContent((column) => `m.${column}`)}
+    SELECT m.seq, m.id, m.ref, m.state, m.due_at, m.due_at, m.now, m.lease, ${ofContent((column) => `m.${column}`)}
     -- The count lets PostgreSQL delete the removed events first.
     FROM more m JOIN held h ON h.n = m.n WHERE (SELECT count(*) FROM removed) >= 0 ORDER BY m.id
-    ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, received_at = excluded.received_at,
-      ${ofContent((column) => `${column} = excluded.${column}`)}, attempts = 0, outages = 0, first_outage_at = NULL, replayed = 0, reason = NULL, done_at = NULL,
+    ON CONFLICT (id) DO UPDATE SET state = excluded.state, due_at = excluded.due_at, first_due_at = excluded.first_due_at, received_at = excluded.received_at,
+      ${ofContent((column) => `${column} = excluded.${column}`)}, attempts = 0, outages = 0, first_outage_at = NULL, failures = 0, refusals = 0,
+      replayed = 0, reason = NULL, done_at = NULL,
       history = CASE WHEN excluded.source = 'timer' THEN NULL ELSE e.history END
     WHERE e.ref = excluded.ref AND e.state <> 'processing' AND EXISTS (
       SELECT FROM more m WHERE m.id = excluded.id AND (
@@ -203,38 +204,48 @@ const settle = (further?: typeof FURTHER) => `
   given AS MATERIALIZED (
     SELECT g.*, t.now, ${dueAt("g")} AS due_at FROM t, ${rowsOf("$1", "$2", SETTLEMENT, "g")}),${further?.given ?? ""}
   locked AS MATERIALIZED (
-    SELECT r.ref, r.lease, r.lease_end, r.due_at, r.snapshot IS NOT NULL AS known FROM stayhook_records r
+    SELECT r.ref, r.lease, r.lease_end, r.due_at, r.snapshot IS NOT NULL AS known, r.ledger IS NOT NULL AS ledgered
+    FROM stayhook_records r
     WHERE r.ref = ANY (ARRAY(SELECT ref FROM given ${further ? "UNION SELECT ref FROM more" : ""})) ORDER BY r.ref FOR UPDATE),
   held AS (
     UPDATE stayhook_events e
     SET state = h.state, due_at = h.due_at, attempts = h.attempts, outages = h.outages, first_outage_at = h.first_outage_at,
-      replayed = h.replayed, type = coalesce(h.type, e.type), reason = h.reason, history = h.history,
+      failures = h.failures, refusals = h.refusals, replayed = h.replayed, type = coalesce(h.type, e.type), reason = h.reason, history = h.history,
       done_at = CASE WHEN h.due_in IS NULL THEN h.now END,
       received_at = CASE WHEN h.source IS NULL THEN e.received_at ELSE h.now END,
+      first_due_at = CASE WHEN h.source IS NULL THEN e.first_due_at ELSE coalesce(h.due_at, e.first_due_at) END,
       ${ofContent(newContent)}
     FROM (
-      SELECT g.*, l.known, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
+      SELECT g.*, l.known, l.ledgered, CASE WHEN l.due_at < l.lease_end THEN l.due_at END AS meanwhile
       FROM given g JOIN locked l ON l.ref = g.ref AND l.lease = g.lease WHERE l.lease_end IS NOT NULL) h
     WHERE e.id = h.id AND e.lease = h.lease
     RETURNING h.*),${further?.changes ?? ""}
   -- The snapshot of this statement may be older than the lock. So \`meanwhile\` shows what was added during the lease.
   next AS MATERIALIZED (
-    SELECT h.n, h.ref, h.now, h.snapshot, h.changed, h.snapshot IS NULL AND NOT h.known AS bare,
+    SELECT h.n, h.ref, h.now, h.snapshot, h.changed, h.ledger,
+      h.snapshot IS NULL AND NOT h.known AND CASE WHEN h.ledger IS NULL THEN NOT h.ledgered ELSE h.ledger = '' END AS bare,
       least(h.due_at, h.meanwhile, ${further?.due ?? `(${firstDue("h.ref", "AND o.id <> h.id")})`}) AS due_at
     FROM held h),
   kept AS (
     UPDATE stayhook_records r
     SET lease_end = NULL, due_at = CASE WHEN n.due_at IS NOT NULL THEN greatest(n.due_at, n.now) END,
+      ledger = CASE WHEN n.ledger IS NULL THEN r.ledger ELSE nullif(n.ledger, '') END,
       snapshot = coalesce(n.snapshot, r.snapshot), seen_at = CASE WHEN n.snapshot IS NULL THEN r.seen_at ELSE n.now END,
       sequence = r.sequence + CASE WHEN n.snapshot IS NOT NULL AND (n.changed OR r.snapshot IS NULL) THEN 1 ELSE 0 END
     FROM next n WHERE r.ref = n.ref AND NOT (n.bare AND n.due_at IS NULL)),
   gone AS (DELETE FROM stayhook_records r USING next n WHERE r.ref = n.ref AND n.bare AND n.due_at IS NULL)
   SELECT n, due_at IS NOT NULL AS more FROM next`;
 
+/**
+ * Makes a proxy send a query to the primary: pgpool-II sends others to a standby, which may be behind. No statement of the
+ * store waits for this lock but a `DELETE`.
+ */
+const FROM_PRIMARY = "FOR KEY SHARE";
+
 /** The lease of a claim: `held`, or `settled` if it ended the attempt. No row if the lease was lost. */
 const stateOfLease = `
   SELECT CASE WHEN e.state = 'processing' THEN 'held' ELSE 'settled' END AS lease
-  FROM stayhook_events e WHERE e.id = $1 AND e.lease = $2`;
+  FROM stayhook_events e WHERE e.id = $1 AND e.lease = $2 ${FROM_PRIMARY}`;
 
 /** The records that {@link lease} takes: those that are due since a time, or the record of an event. */
 const WHICH = {
@@ -258,7 +269,7 @@ const statements = {
     WITH t AS MATERIALIZED (SELECT ${NOW} AS now)
     UPDATE stayhook_records r SET due_at = t.now + $2::bigint FROM t
     WHERE r.ref = ANY ($1::text[]) AND r.due_at <= t.now AND (r.lease_end IS NULL OR r.lease_end <= t.now)`,
-  known: "SELECT id, ref, lease FROM stayhook_events WHERE id = ANY ($1::bytea[])",
+  known: `SELECT id, ref, lease FROM stayhook_events WHERE id = ANY ($1::bytea[]) ${FROM_PRIMARY}`,
   lost: `
     SELECT seq, claimed_at, due_at, worker, history FROM stayhook_events e
     WHERE ref = ANY ($1::text[]) AND due_at IS NOT NULL AND ${stateOf("e")} = 'processing'`,
@@ -274,7 +285,7 @@ const statements = {
     FROM locked l WHERE r.ref = l.ref AND r.lease = ANY ($2::text[]) AND r.lease_end IS NOT NULL`,
   drop: `
     DELETE FROM stayhook_records
-    WHERE ref = ANY ($1::text[]) AND due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL`,
+    WHERE ref = ANY ($1::text[]) AND due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL AND ledger IS NULL`,
   lastReceived: `
     SELECT max(received_at) AS at FROM (
       SELECT received_at FROM stayhook_events WHERE source = 'webhook' ORDER BY seq DESC LIMIT 1000) AS newest`,

@@ -5,6 +5,7 @@ import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { EventStore, Write } from "../event-store.ts";
 import { type Addition, additionOf, type Settlement } from "../outcomes.ts";
 import { type SqlRow, type SqlValue, select } from "../sql/driver.ts";
+import { LOCKED_FOR } from "../sql/sql-claims.ts";
 import { keyOf, knownAnswer, LeaseLost } from "../sql/sql-queue.ts";
 import { fromId, number, numberOrNull, text, toId } from "../sql/sql-rows.ts";
 import { failing, SqlStore } from "../sql/sql-store.ts";
@@ -14,7 +15,14 @@ import type { AddOptions } from "../store-options.ts";
 import type { StoreProblem } from "../store-problem.ts";
 import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
 import type { ClaimedEvent, NewEvent } from "../stored-event.ts";
-import { assertUsable, checkSql, isSequenceBehind, sequenceError, sequenceSql } from "./postgres-checks.ts";
+import {
+  assertUsable,
+  checkSql,
+  isSequenceBehind,
+  risksOf,
+  sequenceError,
+  sequenceSql,
+} from "./postgres-checks.ts";
 import { PostgresClaims } from "./postgres-claims.ts";
 import { dialectIn, inSchema } from "./postgres-dialect.ts";
 import { type PostgresDriver, prepared, type Row } from "./postgres-driver.ts";
@@ -23,10 +31,6 @@ import { COMMIT_WITHIN, type HotStatements, hotStatements, type Statement } from
 
 /** How long a statement waits for a locked record, ms. Then each of its calls waits `alone`. */
 const PATIENCE = { together: 250, alone: 5000 } as const;
-/** The options of a claim's transaction. */
-const WITHIN = { lockTimeout: PATIENCE.together } as const;
-/** How long a record waits if one of its rows is locked by a session of somebody else, ms. */
-const LOCKED_FOR = 1000;
 
 /** Runs a statement on a connection of the caller. */
 export type Run = (text: string, values: unknown[]) => Promise<Row[]>;
@@ -79,7 +83,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     const tables = {
       dialect: dialectIn(schema),
       place: `the schema ${schema}`,
-      tooOld: `postgresStore: an older version of stayhook made the schema ${schema}, and this version cannot use it. Set the option schema to another name, or drop the schema ${schema} when you no longer need its events.`,
+      elsewhere: `set the option schema to another name, or drop the schema ${schema}`,
       migrationCall: (from: number, to: number) =>
         `migrationSql({ schema: ${JSON.stringify(schema)}, from: ${from}, to: ${to} })`,
     };
@@ -96,31 +100,8 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
     await this.tables.migrateNow();
   }
 
-  protected override async risks(): Promise<readonly StoreProblem[]> {
-    const [row] = await this.read(function* () {
-      return yield* select(
-        "SELECT current_setting('synchronous_commit') AS commits, current_setting('fsync') AS fsync, pg_is_in_recovery() AS standby, current_setting('default_transaction_read_only') AS fixed",
-      );
-    });
-    const { commits, fsync, standby, fixed } = row!;
-    const told: StoreProblem[] = [];
-    if (commits === "off")
-      told.push({
-        fails: false,
-        detail: "synchronous_commit is off, so a crash may lose the events of the last moments.",
-      });
-    if (fsync === "off")
-      told.push({ fails: false, detail: "fsync is off, so a crash of the machine may lose all events." });
-    if (standby === true)
-      told.push({ fails: true, detail: "The server is a standby. Give the store the primary." });
-    // The trial begins a transaction that may write. The statements of the hot path do not.
-    if (fixed === "on")
-      told.push({
-        fails: true,
-        detail:
-          "default_transaction_read_only is on for this role, database or server. Some providers set it when the disk is nearly full.",
-      });
-    return told;
+  protected override risks(): Promise<readonly StoreProblem[]> {
+    return risksOf((sql) => this.read(() => select(sql)));
   }
 
   protected override tryOut(): Promise<void> {
@@ -137,9 +118,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
         const rows = yield* run(add, [JSON.stringify(additions.map(additionJson)), additions.length]);
         return rows.map(() => "added");
       },
-      *claim(call) {
-        return (yield* claim(call)).result.claimed;
-      },
+      claim,
       *settle(settlements) {
         const rows = yield* run(...settling(settlements));
         return rows.map(({ more }) => ({ held: true, more: more === true }));
@@ -213,12 +192,22 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
    */
   protected override async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
     await this.ready();
-    const since = this.start.of(call);
     try {
-      return await this.#driver.transaction(() => this.#claims.claim(call, since), failing.claim, WITHIN);
+      return await this.#claimOnce(call, this.start.of(call));
     } catch (error) {
       if (!(error instanceof LockedError) || call.eventId !== undefined) throw error;
       return this.#claimAround(call);
+    }
+  }
+
+  /** If the claim cannot even lease, somebody has locked a table, such as a newer version that adds a column. It then waits. */
+  async #claimOnce(call: ClaimCall, since: number, leased: string[] = []): Promise<Timed<ClaimResult>> {
+    const claim = () => this.#claims.claim(call, since, leased);
+    try {
+      return await this.#driver.transaction(claim, failing.claim, { lockTimeout: PATIENCE.together });
+    } catch (error) {
+      if (!(error instanceof LockedError) || leased.length > 0) throw error;
+      return this.#driver.transaction(claim, failing.claim, { lockTimeout: PATIENCE.alone });
     }
   }
 
@@ -229,8 +218,7 @@ export class PgStore extends SqlStore<PoolClient> implements PostgresStore {
       const leased: string[] = [];
       const one: ClaimCall = { ...call, limit: 1, token: `${call.token}.${n}`, claimed: [] };
       try {
-        const claim = () => this.#claims.claim(one, 0, leased);
-        const { now, result } = await this.#driver.transaction(claim, failing.claim, WITHIN);
+        const { now, result } = await this.#claimOnce(one, 0, leased);
         claimed.push(...result.claimed);
         if (result.claimed.length === 0 || claimed.length >= call.limit) return { now, result: { claimed } };
       } catch (error) {

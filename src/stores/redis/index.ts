@@ -133,12 +133,17 @@ async function checkSettings(connection: Connection, log: Log): Promise<void> {
   }
 }
 
-/** Returns what each risky Redis setting can lose. */
+/** Returns what each risky Redis setting can lose, and whether the client fits the server. */
 async function risksOf(connection: Connection): Promise<readonly string[]> {
-  const info = parseInfo(await connection.ask((client) => client.info()));
+  const info = new Map(parseInfo(await connection.ask((client) => client.info())));
   const setting = (name: string) => connection.ask((client) => client.config("GET", name)).catch(() => []);
   const [fsync, save] = await Promise.all([setting("appendfsync"), setting("save")]);
-  return [...lossesBy(new Map([...info, ...pairs(fsync), ...pairs(save)]))];
+  const told = [...lossesBy(new Map([...info, ...pairs(fsync), ...pairs(save)]))];
+  if (info.get("cluster_enabled") === "1" && connection.isPlain)
+    told.push(
+      "The server is a node of a Redis cluster, and the client knows only this node. When the keys move to another node, all calls fail. Pass a Cluster of ioredis as the option client.",
+    );
+  return told;
 }
 
 function* lossesBy(settings: ReadonlyMap<string, string>): Generator<string> {

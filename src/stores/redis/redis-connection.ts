@@ -4,37 +4,54 @@ import { clearTimeout, setTimeout } from "node:timers";
 import { setTimeout as pause } from "node:timers/promises";
 import type { Cluster, Redis, RedisOptions } from "ioredis";
 import { StayhookError } from "../../errors.ts";
-import { NoAnswerError } from "../call-errors.ts";
 import { loadDriver } from "../load-driver.ts";
-import { failed, hasCode, isNotPrimary, isReply, type NamedServer, notReachable } from "./redis-errors.ts";
+import {
+  failed,
+  hasCode,
+  isNotPrimary,
+  isReply,
+  isSoonOver,
+  type NamedServer,
+  noAnswer,
+  notReachable,
+} from "./redis-errors.ts";
 import { type ScriptName, scripts } from "./redis-scripts.ts";
 
 /** A client of `ioredis` that you created. */
 export type RedisClient = Redis | Cluster;
 
-/** The time between two attempts to connect, ms. */
-const AGAIN = 100;
+/** The first and the longest wait between two attempts to connect, ms. */
+const [FIRST_WAIT, LONGEST_WAIT] = [50, 2000];
+/** The time between two tries of a call that Redis refuses while it is busy or loads its data, ms. */
+const AGAIN = 50;
+
+/** How long ioredis waits before it connects again. @param tries - the attempts that failed in a row */
+export function reconnectIn(tries: number): number {
+  return Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** Math.min(tries, 10));
+}
+
 /**
- * Stops ioredis from delaying a command, and from resending a command that Redis may already have run. The store
- * connects again itself, because a timer of ioredis would keep the process alive.
+ * ioredis connects again, and sends again what got no answer. No harm comes of it: an `add` has a token, a second `settle`
+ * changes nothing, and the store counts a claim that may have run twice as lost. New calls wait for the connection outside of
+ * ioredis, because its queue would grow while the server is out of reach.
  */
-const ONE_LIFE = {
+const OPTIONS = {
   lazyConnect: true,
-  retryStrategy: () => null,
+  retryStrategy: reconnectIn,
+  // After a failover, a new connection resolves the name of the server again.
+  reconnectOnError: isNotPrimary,
   enableOfflineQueue: false,
   autoResubscribe: false,
-  autoResendUnfulfilledCommands: false,
   maxRetriesPerRequest: null,
   maxLoadingRetryTime: 200,
   keepAlive: 10_000,
 } as const satisfies RedisOptions;
 
-type Signal = "ready" | "close" | "end";
-
 /** Runs scripts, each within {@link timeout} ms. */
 export class Connection implements NamedServer {
   readonly name: string;
   readonly secrets: readonly string[];
+  readonly isTls: boolean;
   readonly timeout: number;
   readonly #keys: string;
   /** The URL for the store's own client. It is `undefined` if the user gave a client, which the store never closes. */
@@ -45,11 +62,11 @@ export class Connection implements NamedServer {
   /** No connection of the client is older than this, by `performance.now()`. */
   #connectedAt = 0;
   #lastError: unknown;
-  /** The first error that Redis sent before the connection was ready. Later errors say less about the reason. */
-  #refusal: Error | undefined;
   #isClosed = false;
-  /** Called at each signal of the client. The client has one listener a signal, even if many calls wait. */
-  readonly #listeners = new Set<(signal: Signal) => void>();
+  /**
+   * Resolves for all calls that wait when the connection is ready or has ended, or to the error with which Redis refuses it.
+   */
+  #next = Promise.withResolvers<unknown>();
   readonly #detachers: (() => void)[] = [];
   #other: RedisClient | undefined;
 
@@ -59,15 +76,29 @@ export class Connection implements NamedServer {
     if (typeof server === "string") {
       const parsed = server.startsWith("/") ? undefined : new URL(server);
       this.#url = server;
+      this.isTls = server.startsWith("rediss:");
       this.name = parsed?.host ?? server;
       this.secrets = parsed ? passwordsIn(parsed) : [];
     } else {
       this.#client = server;
       this.#listenTo(server);
       this.name = "the given client";
-      const { password, redisOptions } = server.options as RedisOptions & { redisOptions?: RedisOptions };
+      const { password, tls, redisOptions } = server.options as RedisOptions & {
+        redisOptions?: RedisOptions;
+      };
+      this.isTls = (tls ?? redisOptions?.tls) !== undefined;
       this.secrets = [password, redisOptions?.password].filter((secret) => typeof secret === "string");
     }
+  }
+
+  /** Whether the store reaches a cluster by a client that knows one node only. */
+  get isPlain(): boolean {
+    return this.#client === undefined || !isCluster(this.#client);
+  }
+
+  /** If {@link connections} is higher after a call that begins now, Redis may have run the call twice. */
+  get nextConnection(): number {
+    return this.connections + (this.#client !== undefined && isReady(this.#client) ? 0 : 1);
   }
 
   /**
@@ -78,7 +109,7 @@ export class Connection implements NamedServer {
    * @throws StayhookError if the script failed
    */
   run(name: ScriptName, args: readonly string[], answerWithin?: number, inside = ""): Promise<unknown> {
-    return this.ask((client) => this.#evaluate(client, name, [this.#keys + inside, ...args]), answerWithin);
+    return this.ask((client) => evaluate(client, name, [this.#keys + inside, ...args]), answerWithin);
   }
 
   /** Sends commands, and waits for the answer as {@link run} does. */
@@ -87,13 +118,16 @@ export class Connection implements NamedServer {
     answerWithin = Number.POSITIVE_INFINITY,
   ): Promise<T> {
     const start = performance.now();
-    const client = await this.ready();
-    const until = start + Math.min(this.timeout, answerWithin);
-    try {
-      return await this.#inTime(client, { start, until }, send(client));
-    } catch (error) {
-      if (isNotPrimary(error)) this.#movedAway();
-      throw failed(this, error);
+    const within = Math.min(this.timeout, answerWithin);
+    for (;;) {
+      const client = this.#client;
+      const ready = client !== undefined && isReady(client) ? client : await this.#ready(start);
+      try {
+        return await this.#inTime(ready, start, within, send(ready));
+      } catch (error) {
+        if (!isSoonOver(error) || performance.now() - start + AGAIN >= within) throw failed(this, error);
+        await pause(AGAIN);
+      }
     }
   }
 
@@ -102,27 +136,35 @@ export class Connection implements NamedServer {
    *
    * @throws NotSentError if the connection is not ready within {@link timeout} ms, or if Redis refuses it
    */
-  async ready(): Promise<RedisClient> {
-    const start = performance.now();
+  async #ready(start: number): Promise<RedisClient> {
     const client = await this.#open();
     while (!isReady(client)) {
       if (this.#isClosed) throw new StayhookError("The store is closed.");
       if (client.status === "wait" || client.status === "end") this.#connect(client);
-      const signal = await this.#nextSignal(start + this.timeout);
-      const left = start + this.timeout - performance.now();
-      if (signal === "ready") continue;
-      if (left <= 0 || this.#refusal !== undefined) {
-        this.#gaveUp(client, start);
-        throw notReachable(this, this.timeout, this.#refusal ?? this.#lastError);
-      }
-      await pause(Math.min(AGAIN, left));
+      const over = new AbortController();
+      // The timer keeps the process alive.
+      const late = pause(Math.max(0, start + this.timeout - performance.now()), undefined, over);
+      const refusal = await Promise.race([this.#next.promise, late]).finally(() => over.abort());
+      if (refusal !== undefined) throw notReachable(this, this.timeout, refusal);
+      if (performance.now() - start < this.timeout || isReady(client)) continue;
+      this.#gaveUp(client, start);
+      throw notReachable(this, this.timeout, this.#lastError);
     }
     return client;
   }
 
-  /** Creates a second client for messages. The caller connects and ends it. */
-  async another(): Promise<RedisClient> {
-    this.#other = this.#url === undefined ? duplicateOf(this.#client!) : await this.#create(ONE_LIFE);
+  /**
+   * Creates a second client for messages. The caller connects and ends it.
+   *
+   * @param retryStrategy - how long it waits before it connects again
+   */
+  async another(retryStrategy: () => number): Promise<RedisClient> {
+    const options = { ...OPTIONS, retryStrategy };
+    const given = this.#url === undefined ? this.#client! : undefined;
+    if (given === undefined) this.#other = await this.#create(options);
+    else if (isCluster(given))
+      this.#other = given.duplicate([], { lazyConnect: true, clusterRetryStrategy: retryStrategy });
+    else this.#other = given.duplicate(options);
     quiet(this.#other);
     return this.#other;
   }
@@ -135,38 +177,54 @@ export class Connection implements NamedServer {
 
   async #open(): Promise<RedisClient> {
     if (this.#client !== undefined) return this.#client;
-    const client = await this.#create({ ...ONE_LIFE, connectTimeout: this.timeout });
+    const client = await this.#create({ ...OPTIONS, connectTimeout: this.timeout });
     if (this.#client !== undefined) return this.#client;
     this.#client = client;
     quiet(client);
     this.#listenTo(client);
+    // After a refused SELECT, ioredis would continue in database 0, which may belong to another app.
     client.on("error", (error) => {
-      this.#lastError = error;
-      if (isReply(error)) this.#refusal ??= error;
-      // After a refused SELECT, ioredis would continue in database 0, which may belong to another app.
       if (isRefusedDatabase(error)) end(client);
     });
     return client;
   }
 
-  async #create(options: typeof ONE_LIFE & Pick<RedisOptions, "connectTimeout">): Promise<Redis> {
+  async #create(options: RedisOptions): Promise<Redis> {
     const RedisClass = await loadRedis();
-    return new RedisClass(this.#url!, options);
+    // Some servers have no INFO, which the ready check of ioredis sends. Before ioredis 6, only this check waits for the answer
+    // to SELECT.
+    const enableReadyCheck = /\/[1-9]\d*$/.test(this.#url!.split("?")[0]!);
+    return new RedisClass(this.#url!, { ...options, enableReadyCheck } as RedisOptions & {
+      replyMapping?: never;
+    });
   }
 
   #listenTo(client: RedisClient): void {
-    for (const signal of ["ready", "close", "end"] as const satisfies Signal[]) {
-      const tell = (): void => {
-        if (signal === "ready") {
-          this.connections += 1;
-          this.#refusal = this.#lastError = undefined;
-        }
-        // A client of the user connects again by itself.
-        if (signal === "close") this.#connectedAt = performance.now();
-        for (const listener of [...this.#listeners]) listener(signal);
-      };
-      client.on(signal, tell);
-      this.#detachers.push(() => client.off(signal, tell));
+    const goOn = (refusal?: unknown): void => {
+      this.#next.resolve(refusal);
+      this.#next = Promise.withResolvers();
+    };
+    const listeners = {
+      ready: () => {
+        this.connections += 1;
+        this.#lastError = undefined;
+        goOn();
+      },
+      close: () => {
+        this.#connectedAt = performance.now();
+        // What ended this connection, such as a failover, concerns the one for messages, too.
+        if (this.#other) streamOf(this.#other)?.destroy?.();
+      },
+      end: () => goOn(),
+      error: (error: unknown) => {
+        this.#lastError = error;
+        // ioredis connects again after an error of the network.
+        if (isReply(error)) goOn(error);
+      },
+    };
+    for (const [signal, listener] of Object.entries(listeners)) {
+      client.on(signal, listener);
+      this.#detachers.push(() => client.off(signal, listener));
     }
   }
 
@@ -174,87 +232,39 @@ export class Connection implements NamedServer {
     if (this.#url === undefined && client.status === "end")
       throw notReachable(this, this.timeout, new Error("the client was closed"));
     this.#connectedAt = performance.now();
-    this.#refusal = undefined;
     client.connect().catch((error) => {
       // The `error` event of the store's own client says more.
       if (this.#url === undefined) this.#lastError = error;
     });
   }
 
-  /** Resolves to `undefined` if the client sends no signal before `until`. The timer keeps the process alive. */
-  #nextSignal(until: number): Promise<Signal | undefined> {
-    return new Promise((resolve) => {
-      const stop = (signal?: Signal): void => {
-        // The signal `end` or `ready` follows.
-        if (signal === "close") return;
-        clearTimeout(timer);
-        this.#listeners.delete(stop);
-        resolve(signal);
-      };
-      const timer = setTimeout(() => stop(), Math.max(0, until - performance.now()));
-      this.#listeners.add(stop);
-    });
-  }
-
-  /** @param args - the key, and then the arguments */
-  async #evaluate(client: RedisClient, name: ScriptName, args: readonly string[]): Promise<unknown> {
-    const { sha, text } = scripts[name];
-    try {
-      return await client.evalsha(sha, 1, ...args);
-    } catch (error) {
-      if (!hasCode(error, "NOSCRIPT")) throw error;
-      // Redis does not have the script, for example after a restart. Send the script's text.
-      return await client.eval(text, 1, ...args);
-    }
-  }
-
-  /** Rejects after the timeout, or if the connection is lost. The timer keeps the process alive during the call. */
-  #inTime<T>(
-    client: RedisClient,
-    { start, until }: { readonly start: number; readonly until: number },
-    answer: Promise<T>,
-  ): Promise<T> {
+  /** Rejects after some time. The timer keeps the process alive during the call. */
+  #inTime<T>(client: RedisClient, start: number, within: number, answer: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const stop = (): void => {
-        clearTimeout(timer);
-        this.#listeners.delete(lost);
-      };
       const late = (): void => {
-        stop();
-        const within = Math.round(until - start);
-        reject(new NoAnswerError(`redisStore (${this.name}): Redis did not answer within ${within} ms`));
+        reject(noAnswer(this, `did not answer within ${Math.round(within)} ms`));
         this.#gaveUp(client, start);
       };
-      // Reject as soon as the connection is lost. Otherwise a user's client could send the command a second time, and
-      // the store would not notice.
-      const lost = (signal: Signal): void => {
-        if (signal === "ready") return;
-        stop();
-        const lost = "the call failed: the connection was lost before the answer came";
-        reject(new NoAnswerError(`redisStore (${this.name}): ${lost}`));
-      };
-      const timer = setTimeout(late, Math.max(0, until - performance.now()));
-      this.#listeners.add(lost);
-      answer.finally(stop).then(resolve, reject);
+      const timer = setTimeout(late, Math.max(0, start + within - performance.now()));
+      answer.then(
+        (value) => {
+          clearTimeout(timer);
+          resolve(value);
+        },
+        (error) => {
+          clearTimeout(timer);
+          reject(error);
+        },
+      );
     });
   }
 
   /**
-   * Ends a connection that is as old as a call that got no answer. A younger connection may still answer. A client of the
-   * user connects again by itself. A cluster's nodes have the options of the user.
+   * Ends a connection that is as old as a call that got no answer, so that ioredis makes another one. A younger connection may
+   * still answer. A cluster's nodes have the options of the user.
    */
   #gaveUp(client: RedisClient, start: number): void {
-    if (this.#connectedAt > start) return;
-    if (this.#url !== undefined) end(client);
-    else streamOf(client)?.destroy?.();
-  }
-
-  /** Ends all connections after a failover, because new connections resolve the name of the server again. */
-  #movedAway(): void {
-    // The option `reconnectOnError` of a user's client decides whether the client reconnects.
-    if (this.#url === undefined) return;
-    end(this.#client!);
-    if (this.#other !== undefined) end(this.#other);
+    if (this.#connectedAt <= start) streamOf(client)?.destroy?.();
   }
 }
 
@@ -276,20 +286,31 @@ function isReady(client: RedisClient): boolean {
 }
 
 /** Returns the socket, or `undefined` for a Cluster, which has several connections. */
-function streamOf(client: RedisClient): Partial<Pick<Socket, "writable" | "destroy" | "unref">> | undefined {
+export function streamOf(
+  client: RedisClient,
+): Partial<Pick<Socket, "writable" | "destroy" | "unref">> | undefined {
   return "stream" in client ? client.stream : undefined;
 }
 
-function duplicateOf(client: RedisClient): RedisClient {
-  return isCluster(client)
-    ? client.duplicate([], { lazyConnect: true, clusterRetryStrategy: () => null })
-    : client.duplicate(ONE_LIFE);
+/** @param args - the key, and then the arguments */
+async function evaluate(client: RedisClient, name: ScriptName, args: readonly string[]): Promise<unknown> {
+  const { sha, text } = scripts[name];
+  try {
+    return await client.evalsha(sha, 1, ...args);
+  } catch (error) {
+    if (!hasCode(error, "NOSCRIPT")) throw error;
+    // Redis does not have the script, for example after a restart. Send the script's text.
+    return await client.eval(text, 1, ...args);
+  }
 }
 
 /** Ignores `error` events, because failed calls report the error. The connection does not keep the process alive. */
 function quiet(client: RedisClient): void {
   client.on("error", () => {});
   client.on("connect", () => streamOf(client)?.unref?.());
+  client.on("reconnecting", () =>
+    (client as unknown as { reconnectTimeout?: NodeJS.Timeout | null }).reconnectTimeout?.unref(),
+  );
 }
 
 /** Whether Redis refused the SELECT that ioredis sends for a URL's database. */

@@ -10,7 +10,7 @@ import { packSnapshot, recordName, toInsert, toRecordSnapshot, unpackText } from
 type Value = string | false;
 type LeaseReply = readonly [event: Value, end: Value, duration: Value];
 /** A rule that reads events alone gets only the name. */
-type RecordReply = readonly [name: string, lease?: LeaseReply, due?: Value, snapshot?: Value];
+type RecordReply = readonly [name: string, lease?: LeaseReply, due?: Value, snapshot?: Value, ledger?: Value];
 /** Id, fields, due time. */
 type EventReply = readonly [string, readonly Value[], Value];
 
@@ -50,7 +50,7 @@ export class LoadedRows {
   }
 
   #complete(
-    [, lease = NO_LEASE, due = false, snapshot = false]: RecordReply,
+    [, lease = NO_LEASE, due = false, snapshot = false, ledger = false]: RecordReply,
     { ref, eventId }: RecordName,
   ): void {
     const [holder, end, duration] = lease;
@@ -59,8 +59,8 @@ export class LoadedRows {
       const { seenAt, ...known } = toRecordSnapshot(ref, snapshot);
       Object.assign(record, known, { seenAt: seenAt.getTime() });
     }
+    if (ledger !== false) record.ledger = fromText(ledger);
     const row = holder === false ? undefined : this.tables.events.get(fromText(holder));
-    // Version 0.3 kept the event of a lease that had ended.
     if (row !== undefined && end !== false)
       record.lease = { row, end: Number(end), duration: Number(duration) };
     this.tables.due.set(record, due === false ? undefined : Number(due));
@@ -81,14 +81,15 @@ export class LoadedRows {
     for (const row of inserted) touched.add(row.record);
     const records = [...this.#records];
     for (const row of this.tables.records.values())
-      if (!this.#records.has(row)) records.push([row, { ...row, snapshot: undefined }]);
+      if (!this.#records.has(row)) records.push([row, { ...row, snapshot: undefined, ledger: undefined }]);
     const ended = records.filter(([row, before]) => before.lease !== undefined && row.lease === undefined);
     const held = records.filter(
       ([row, before]) => row.lease !== undefined && row.lease.end !== before.lease?.end,
     );
     for (const [row] of [...ended, ...held]) touched.add(row);
     const seen = records.filter(([row, before]) => row.snapshot !== before.snapshot);
-    if (touched.size === 0 && seen.length === 0) return undefined;
+    const ledgered = records.filter(([row, before]) => row.ledger !== before.ledger);
+    if (touched.size + seen.length + ledgered.length === 0) return undefined;
     return {
       drops: drops.map(([row]) => toText(row.event.eventId)),
       changes: changed.map(([row, before]) => toChange(row, before)),
@@ -96,6 +97,7 @@ export class LoadedRows {
       ended: ended.map(([row]) => nameOf(row)),
       holds: held.map(([row]) => toHold(row)),
       snapshots: seen.flatMap(([row]) => (row.snapshot === undefined ? [] : [toSnapshot(row)])),
+      ledgers: ledgered.map(([{ ref, ledger }]) => ({ ref: toText(ref!), ledger: toText(ledger ?? "") })),
       forgotten: seen.flatMap(([row]) => (row.snapshot === undefined ? [toText(row.ref!)] : [])),
       touched: [...touched].map(nameOf),
     };
@@ -118,6 +120,9 @@ function eventRowOf([id, fields, due]: EventReply, ref: string | null, record: R
     attempts = "",
     outages = "",
     outageAt = "",
+    failures = "",
+    refusals = "",
+    firstDueAt = "",
     replayed = "",
     ended = "",
     type = "",
@@ -129,6 +134,7 @@ function eventRowOf([id, fields, due]: EventReply, ref: string | null, record: R
     ...{ event: { ...event, topic: null, traceparent: null, notification: NOT_LOADED }, record },
     ...{ arrival: Number(seq), state: state as EventState, dueAt, receivedAt: Number(received) },
     ...{ attempts: Number(attempts), outages: Number(outages), replayed: replayed === "1" },
+    ...{ failures: Number(failures), refusals: Number(refusals), firstDueAt: Number(firstDueAt) },
     firstOutageAt: outageAt === "" ? null : Number(outageAt),
     ...{ claimedAt: 0, worker: undefined, lease: undefined, endedAt: Number(ended), history: [] },
     ...{ type: unpackText(type), reason: (reason || null) as EventRow["reason"] },
@@ -136,11 +142,14 @@ function eventRowOf([id, fields, due]: EventReply, ref: string | null, record: R
 }
 
 /** The fields of an event that a rule may change. */
-function fieldsOf({ attempts, outages, firstOutageAt, replayed }: EventRow) {
+function fieldsOf({ attempts, outages, firstOutageAt, failures, refusals, firstDueAt, replayed }: EventRow) {
   return {
     attempts: attempts || "",
     outages: outages || "",
     outage_at: firstOutageAt ?? "",
+    failures: failures || "",
+    refusals: refusals || "",
+    first_due: firstDueAt,
     replayed: replayed ? 1 : "",
   };
 }
@@ -152,7 +161,7 @@ function isChanged(row: EventRow, before: EventRow): boolean {
 function toChange(row: EventRow, before: EventRow) {
   const known: Readonly<Record<string, unknown>> = fieldsOf(before);
   return {
-    ...{ id: toText(row.event.eventId), state: row.state, due: row.dueAt },
+    ...{ id: toText(row.event.eventId), state: row.state, due: row.dueAt, firstDue: row.firstDueAt },
     ended: row.dueAt === undefined ? row.endedAt : undefined,
     reason: row.reason === before.reason ? undefined : (row.reason ?? ""),
     fields: Object.entries(fieldsOf(row))

@@ -17,12 +17,13 @@
  * | `:event:<id>` | hash: the event. Its due time is in `:open:<record>`. `h` is the length of its history, `h0`, `h1` and so on are the entries, and `w0`, `w1` and so on the workers. A field of more than 64 bytes would quadruple the memory |
  * | `:notification:<id>` | string: the notification |
  * | `:state:<state>` | sorted set: ids by arrival number |
- * | `:since` | sorted set: ids of pending and retrying events by `received`, and of scheduled events by due time |
+ * | `:since` | sorted set: ids of pending, retrying and scheduled events by `first_due`: when they were first due or replayed |
  * | `:ended:done`, `:ended:parked`, `:ended:parked:<reason>` | sorted sets: ids by end time |
  * | `:lost:<token>` | string: the claim with this token got no answer, and was given back. It must not lease anything |
  * | `:snapshots` | hash: for each ref, `<sequence>:<seenAt>:<snapshot as JSON>` |
- * | `:refs` | sorted set: the refs of `:snapshots` in lexicographic order |
- * | `:seen` | sorted set: the refs of `:snapshots` by `seenAt` |
+ * | `:ledgers` | hash: for each ref, its ledger |
+ * | `:refs` | sorted set: the refs of `:snapshots` and `:ledgers` in lexicographic order |
+ * | `:seen` | sorted set: the refs of `:snapshots` by `seenAt`, but of those without a ledger, which `pruneSnapshots` keeps |
  * | `:gone` | set: ids of events whose key somebody deleted, until a claim tells them |
  */
 export const prelude = `
@@ -44,26 +45,27 @@ local function publish(handle)
 end
 
 local DUE, SINCE, SNAPSHOTS, SEEN = base .. ':due', base .. ':since', base .. ':snapshots', base .. ':seen'
+local LEDGERS, REFS = base .. ':ledgers', base .. ':refs'
 local function key(kind, name) return base .. ':' .. kind .. ':' .. name end
 local function id_of(member) return string.sub(member, 15) end
 
 local function load(id)
   local v = call('HMGET', key('event', id), 'seq', 'record', 'state', 'received', 'reason', 'source', 'time', 'attempts',
-    'claimed', 'lease', 'h')
+    'claimed', 'lease', 'h', 'first_due')
   if not v[1] then return nil end
   return {
     id = id, seq = v[1], record = v[2], state = v[3], received = tonumber(v[4]), reason = v[5], source = v[6], time = v[7],
-    attempts = tonumber(v[8]) or 0, claimed = v[9], lease = v[10], entries = tonumber(v[11]) or 0,
+    attempts = tonumber(v[8]) or 0, claimed = v[9], lease = v[10], entries = tonumber(v[11]) or 0, first_due = tonumber(v[12]),
     member = string.format('%014d', v[1]) .. id
   }
 end
 
-local function due_time(new) return new.at and math.max(now, new.at) or now + new.wait end
+local function due_time(new) return new.at or now + new.wait end
 local function due_of(event) return tonumber(call('ZSCORE', key('open', event.record), event.member)) end
 
 -- Returns a RowReply.
-local function row(id, extra)
-  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), extra }
+local function row(id, ...)
+  return { id, call('HGETALL', key('event', id)), call('GET', key('notification', id)), ... }
 end
 
 local function leave_ended(event)
@@ -88,7 +90,7 @@ local function move(event, state, due, reason, ...)
   end
   if reason then set('reason', reason) end
   if not due or state == 'processing' then call('ZREM', SINCE, id)
-  else call('ZADD', SINCE, state == 'scheduled' and due or event.received, id) end
+  else call('ZADD', SINCE, event.first_due, id) end
   if not due then
     local ended = event.ended or now
     set('ended', ended)
@@ -192,15 +194,15 @@ local function account_key(record)
 end
 
 -- Writes a new event. Its fields are those of TypeScript.
-local function insert(new, state, due, reason, received)
+local function insert(new, state, due, reason, received, first_due)
   local event = { id = new.id, record = new.record, seq = call('HINCRBY', base .. ':meta', 'seq', 1) }
-  event.member, event.received, event.ended = string.format('%014d', event.seq) .. new.id, received, new.ended
+  event.member, event.first_due, event.ended = string.format('%014d', event.seq) .. new.id, first_due, new.ended
   if new.notification then call('SET', key('notification', new.id), new.notification) end
   if string.sub(new.record, 1, 1) == 'r' then call('ZADD', key('of', new.record), event.seq, new.id) end
   local account = account_key(new.record)
   if account then call('ZADD', account, event.seq, new.id) end
   move(event, state, due, reason, 'seq', event.seq, 'record', new.record, 'received', received,
-    'lease', new.token or '', unpack(new.fields))
+    'first_due', first_due, 'lease', new.token or '', unpack(new.fields))
   if due then become_due(new.record, due) end
 end
 
@@ -238,15 +240,32 @@ end
 
 local function write_snapshot(ref, sequence, seen, snapshot)
   if call('HSET', SNAPSHOTS, ref, string.format('%d:%d:', sequence, seen) .. snapshot) == 1 then
-    call('ZADD', base .. ':refs', 0, ref)
+    call('ZADD', REFS, 0, ref)
   end
-  call('ZADD', SEEN, seen, ref)
+  if call('HEXISTS', LEDGERS, ref) == 0 then call('ZADD', SEEN, seen, ref) end
+end
+
+-- An empty text deletes the ledger.
+local function write_ledger(ref, ledger)
+  if ledger ~= '' then
+    call('HSET', LEDGERS, ref, ledger)
+    call('ZADD', REFS, 0, ref)
+    call('ZREM', SEEN, ref)
+  elseif call('HDEL', LEDGERS, ref) == 1 then
+    local kept = call('HGET', SNAPSHOTS, ref)
+    if kept then call('ZADD', SEEN, string.match(kept, '^%d+:(%d+):'), ref) else call('ZREM', REFS, ref) end
+  end
 end
 
 local function forget_snapshot(ref)
   call('HDEL', SNAPSHOTS, ref)
-  call('ZREM', base .. ':refs', ref)
+  if call('HEXISTS', LEDGERS, ref) == 0 then call('ZREM', REFS, ref) end
   call('ZREM', SEEN, ref)
+end
+
+-- Returns the value of a record in a hash by ref. An event without a record has none.
+local function of_ref(hash, record)
+  return string.sub(record, 1, 1) == 'r' and call('HGET', hash, string.sub(record, 2))
 end
 
 local function note_received(source, received)
@@ -309,12 +328,12 @@ local function replace(event, addition, due)
     expire(event.record)
     event = load(event.id)
   end
-  event.received = now
+  event.first_due = due
   set_notification(event.id, addition.notification)
   -- The history of a timer shows the attempts of one firing.
   if addition.source == 'timer' then call('HSET', key('event', event.id), 'h', 0) end
-  move(event, addition.state, due, '', 'received', now, 'attempts', '', 'outages', '', 'outage_at', '', 'replayed', '',
-    unpack(addition.fields))
+  move(event, addition.state, due, '', 'received', now, 'first_due', due, 'attempts', '', 'outages', '', 'outage_at', '',
+    'failures', '', 'refusals', '', 'replayed', '', unpack(addition.fields))
   refresh(event.record, 0)
 end
 
@@ -324,7 +343,7 @@ local function add(addition)
   if event and addition.token and event.lease == addition.token and event.record == addition.record then return 'added' end
   local kept = event and keep(event, addition)
   if kept then return kept end
-  if event then replace(event, addition, due) else insert(addition, addition.state, due, nil, now) end
+  if event then replace(event, addition, due) else insert(addition, addition.state, due, nil, now, due) end
   note_received(addition.source, now)
   return 'added'
 end

@@ -1,10 +1,14 @@
 // Use imported timers: a test's fake timers replace the globals, and would stop the store.
-import { clearInterval, setInterval, setTimeout } from "node:timers";
-import { type Connection, end, isCluster, type RedisClient } from "./redis-connection.ts";
+import { clearInterval, setInterval } from "node:timers";
+import {
+  type Connection,
+  end,
+  isCluster,
+  type RedisClient,
+  reconnectIn,
+  streamOf,
+} from "./redis-connection.ts";
 
-/** The first and the longest wait between two attempts to connect, ms. */
-const FIRST_WAIT = 50;
-const LONGEST_WAIT = 2000;
 /** The time between two pings, ms. A ping detects a connection that a router has dropped silently. */
 const BEAT = 30_000;
 
@@ -46,12 +50,11 @@ export class Notifier {
   }
 
   async #listen(): Promise<void> {
-    const client = await this.#connection.another();
+    const client = await this.#connection.another(() => reconnectIn(this.#failures++));
     if (this.#isClosed) return;
     this.#client = client;
     client.on("message", (_: string, handle: string) => this.#options.heard(handle));
-    client.on("ready", () => void this.#subscribe(client).catch(() => end(client)));
-    client.on("end", () => this.#connectLater(client));
+    client.on("ready", () => void this.#subscribe(client).catch(() => this.#giveUp(client)));
     client.connect().catch(() => {});
     this.#beat = setInterval(() => this.#check(client), BEAT).unref();
   }
@@ -62,20 +65,17 @@ export class Notifier {
     this.#options.wake();
   }
 
-  #connectLater(client: RedisClient): void {
-    const wait = Math.min(LONGEST_WAIT, FIRST_WAIT * 2 ** this.#failures);
-    this.#failures += 1;
-    const connect = (): void => {
-      if (!this.#isClosed) client.connect().catch(() => {});
-    };
-    setTimeout(connect, wait).unref();
+  /** Ends a connection, so that ioredis makes another one. */
+  #giveUp(client: RedisClient): void {
+    if (isCluster(client)) client.disconnect(true);
+    else streamOf(client)?.destroy?.();
   }
 
-  /** Ends a connection that has not answered since the last beat. The `end` event then starts another attempt. */
+  /** Ends a connection that has not answered since the last beat. */
   #check(client: RedisClient): void {
     // A Cluster replaces its connection silently, so messages may be lost. Wake the subscribers at each beat.
     if (isCluster(client)) this.#options.wake();
-    else if (!this.#isAlive) end(client);
+    else if (!this.#isAlive) this.#giveUp(client);
     this.#isAlive = false;
     client.ping().then(
       () => {

@@ -2,7 +2,7 @@ import type { Restriction } from "../beginnings.ts";
 import type { RowFilter } from "../event-filter.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
 import type { EventRow } from "../memory/memory-rows.ts";
-import { type Addition, HISTORY_LENGTH, type Settlement, stateOfNew } from "../outcomes.ts";
+import { type Addition, HISTORY_LENGTH, lastFailureOf, type Settlement, stateOfNew } from "../outcomes.ts";
 import type { Slice } from "../slices.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
 import { escapedStart, fromText, toText } from "../sql/sql-rows.ts";
@@ -19,9 +19,21 @@ export type Num = number | string;
 
 /**
  * An event as the Lua function `row` answers it: id, names and values of the hash, notification, and the due time of a
- * stored event or the snapshot of a claim.
+ * stored event. Instead of that time, a claim has the record's snapshot, when the event was due before, and the ledger.
  */
-export type RowReply = readonly [string, readonly string[], string | null, string | null];
+export type RowReply = readonly [
+  string,
+  readonly string[],
+  string | null,
+  string | null,
+  Num?,
+  (string | null)?,
+];
+/** Where a script must go on that has not seen all due records. */
+export type Place = readonly [record: string, dueAt: string] | null | undefined;
+/** The time, the claims, the next due time, ids whose event is gone, and where to go on. A due time of -1 is not known. */
+export type ClaimReply = readonly [Num, readonly RowReply[], (Num | null)?, (readonly string[])?, Place?];
+
 /** An entry of the history: time of the claim, duration, outcome, reason, error, changes. */
 type PackedEntry = readonly [
   number,
@@ -44,8 +56,9 @@ export function toAdd(addition: Addition) {
 }
 
 /** A settlement, as the Lua function `settle` takes it. */
-export function toSettle({ claim, change, delay, record, remove, additions }: Settlement<never>) {
-  const { state, dueIn, attempts, outages, firstOutageAt, replayed, type, event } = change;
+export function toSettle({ claim, change, delay, record, ledger, remove, additions }: Settlement<never>) {
+  const { state, dueIn, attempts, outages, firstOutageAt, failures, refusals, replayed, type, event } =
+    change;
   const own = event && toNew(event);
   return {
     ...toHeld(claim),
@@ -57,6 +70,8 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
       ...packHistory(change.history),
       ...["attempts", attempts],
       ...(outages + claim.outages === 0 ? [] : ["outages", outages, "outage_at", firstOutageAt ?? ""]),
+      ...(failures === claim.failures ? [] : ["failures", failures]),
+      ...(refusals === claim.refusals ? [] : ["refusals", refusals]),
       ...(replayed === claim.replayed ? [] : ["replayed", replayed ? 1 : ""]),
       ...(type === undefined ? [] : ["type", packText(type)]),
       ...(own?.fields ?? []),
@@ -66,6 +81,8 @@ export function toSettle({ claim, change, delay, record, remove, additions }: Se
     delay,
     snapshot: record && packSnapshot(record.snapshot),
     changed: record?.changed,
+    // An empty text deletes the ledger, because a missing one keeps it.
+    ledger: ledger === null ? "" : ledger && toText(ledger),
     remove: remove === "timers" ? remove : remove?.map(toText),
     additions: additions.map(toAdd),
   };
@@ -90,9 +107,13 @@ export function toInsert({ event, ...row }: EventRow) {
   const { fields, ...rest } = toNew(event);
   return {
     ...rest,
-    ...{ state: row.state, due: row.dueAt, reason: row.reason ?? "", received: row.receivedAt },
+    ...{ state: row.state, due: row.dueAt, reason: row.reason ?? "" },
+    ...{ received: row.receivedAt, firstDue: row.firstDueAt },
     ended: row.dueAt === undefined ? row.endedAt : undefined,
-    fields: [...fields, ...packHistory(row.history), "attempts", row.attempts, "type", packText(row.type)],
+    fields: [
+      ...[...fields, ...packHistory(row.history), "attempts", row.attempts, "type", packText(row.type)],
+      ...["failures", row.failures, "refusals", row.refusals],
+    ],
   };
 }
 
@@ -111,6 +132,7 @@ function toNew(event: Addition["event"]) {
 
 export function toClaimed(reply: RowReply): Claimed {
   const fields = toMap(reply[1]);
+  const history = unpackHistory(fields);
   const claimedAt = numberIn(fields, "claimed");
   const outageAt = fields.get("outage_at");
   const record = reply[3] === null ? undefined : toRecordSnapshot("", reply[3]);
@@ -118,17 +140,23 @@ export function toClaimed(reply: RowReply): Claimed {
     ...toNewEvent(reply, fields),
     receivedAt: numberIn(fields, "received"),
     claimedAt,
+    dueAt: new Date(Number(reply[4] ?? claimedAt)),
+    firstDueAt: new Date(numberIn(fields, "first_due")),
     attempts: numberIn(fields, "attempts"),
     outages: numberIn(fields, "outages"),
     outageFor: outageAt ? Math.max(0, claimedAt - Number(outageAt)) : 0,
+    failures: numberIn(fields, "failures"),
+    refusals: numberIn(fields, "refusals"),
+    lastFailure: lastFailureOf(history),
     replayed: fields.get("replayed") === "1",
     previous: record?.snapshot,
     sequence: record?.sequence ?? 0,
+    ledger: reply[5] ? fromText(reply[5]) : undefined,
     lease: fields.get("lease")!,
   };
   return {
     claim,
-    row: { history: unpackHistory(fields), worker: workerIn(fields, numberIn(fields, "h")) },
+    row: { history, worker: workerIn(fields, numberIn(fields, "h")) },
   };
 }
 
@@ -140,8 +168,11 @@ export function toStoredEvent(reply: RowReply): StoredEvent {
     ...toNewEvent(reply, fields),
     state,
     attempts: numberIn(fields, "attempts"),
+    failures: numberIn(fields, "failures"),
+    refusals: numberIn(fields, "refusals"),
     receivedAt: new Date(numberIn(fields, "received")),
     dueAt: Number.isFinite(due) ? new Date(due) : null,
+    firstDueAt: new Date(numberIn(fields, "first_due")),
     doneAt: state === "done" ? new Date(numberIn(fields, "ended")) : null,
     type: unpackText(fields.get("type") ?? ""),
     reason: (fields.get("reason") || null) as StoredEvent["reason"],
@@ -149,8 +180,8 @@ export function toStoredEvent(reply: RowReply): StoredEvent {
   };
 }
 
-/** Reads a value of the hash `:snapshots`: `<sequence>:<seenAt>:<snapshot as JSON>`. */
-export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
+/** Reads a value of the hash `:snapshots`: `<sequence>:<seenAt>:<snapshot as JSON>`. Also takes the value of `:ledgers`. */
+export function toRecordSnapshot(ref: string, packed: string, ledger?: string | null): RecordSnapshot {
   const first = packed.indexOf(":");
   const second = packed.indexOf(":", first + 1);
   return {
@@ -158,6 +189,7 @@ export function toRecordSnapshot(ref: string, packed: string): RecordSnapshot {
     snapshot: JSON.parse(packed.slice(second + 1)) as Snapshot,
     sequence: Number(packed.slice(0, first)),
     seenAt: new Date(Number(packed.slice(first + 1, second))),
+    ...(ledger && { ledger: fromText(ledger) }),
   };
 }
 

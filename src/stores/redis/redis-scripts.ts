@@ -5,7 +5,7 @@ import * as upkeep from "./redis-upkeep-scripts.ts";
 
 /** The scripts that add, claim, renew and settle events. `redis-store.ts` has their inputs and answers. */
 
-/** The version of the keys: 0 if there are none, and 1 if stayhook 0.1 wrote them. */
+/** The version of the keys: 0 if there are none, and 1 if they have none. */
 const versioned = `
 local found = call('HMGET', base .. ':meta', 'schema', 'format')
 local version = tonumber(found[1]) or found[2] and 1 or 0
@@ -19,7 +19,7 @@ const start = `
 publish('')
 ${versioned}
 local steps = { ${migrations.map((lua) => `function() ${lua} end`).join(", ")} }
-if input.migrate and version ~= 1 then
+if input.migrate and (version == 0 or version >= ${FIRST_VERSION}) then
   local reached = max(version, ${FIRST_VERSION})
   for index = reached - ${FIRST_VERSION} + 1, #steps do
     steps[index]()
@@ -32,12 +32,12 @@ return { base, version }
 `;
 
 const schema = `${versioned}
-return version
+return { base, version }
 `;
 
 /** Deletes the keys of a trial of `doctor`, whose prefix is its own. */
 const endTrial = `
-local keys = { base .. ':meta', base .. ':values', DUE, SINCE, SNAPSHOTS, SEEN, base .. ':refs', base .. ':gone' }
+local keys = { base .. ':meta', base .. ':values', DUE, SINCE, SNAPSHOTS, SEEN, LEDGERS, REFS, base .. ':gone' }
 for _, kind in ipairs({ 'event', 'notification' }) do keys[#keys + 1] = key(kind, input.id) end
 for _, kind in ipairs({ 'record', 'open', 'of' }) do keys[#keys + 1] = key(kind, input.record) end
 for _, state in ipairs(input.states) do
@@ -54,7 +54,7 @@ return answer(answers)
 `;
 
 /**
- * The leases are `<name>:0`, `<name>:1` and so on, from `<name>:<first>` on. A claim with a `restriction` also answers where
+ * The leases are the name and the arrival number of the event, so that a second run of the script gives no lease twice. A claim with a `restriction` also answers where
  * another run of the script must go on, if this run has not seen all due records.
  */
 const claim = `${evenIfFull}${expiring}
@@ -64,11 +64,13 @@ if call('EXISTS', key('lost', input.name)) == 1 then return { now, claims } end
 
 local function lease(record, id)
   expire(record)
-  local event, token, lease_end = load(id), input.name .. ':' .. (input.first + #claims), now + input.duration
+  local event, lease_end = load(id), now + input.duration
+  local token = input.name .. ':' .. event.seq
+  local due = due_of(event)
   move(event, 'processing', lease_end, nil, 'attempts', event.attempts + 1, 'claimed', now, 'w' .. event.entries, input.worker, 'lease', token)
   call('HSET', key('record', record), 'lease', token, 'event', id, 'lease_end', lease_end, 'duration', input.duration)
   call('ZADD', DUE, lease_end, record)
-  claims[#claims + 1] = row(id, call('HGET', SNAPSHOTS, string.sub(record, 2)))
+  claims[#claims + 1] = row(id, of_ref(SNAPSHOTS, record), due, of_ref(LEDGERS, record))
 end
 
 -- Makes :open of a record anew, because somebody deleted it. The due times are lost, so all events are due.
@@ -194,8 +196,8 @@ local function settle(settlement)
   end
   if settlement.own then
     -- Another event takes the place of this event.
-    event.received = now
-    call('HSET', key('event', event.id), 'received', now)
+    event.received, event.first_due = now, settlement.wait and due_time(settlement) or event.first_due
+    call('HSET', key('event', event.id), 'received', now, 'first_due', event.first_due)
     set_notification(event.id, settlement.own.notification)
     note_received(settlement.own.source, now)
   end
@@ -203,6 +205,7 @@ local function settle(settlement)
   if settlement.drops then set_notification(event.id) end
   if settlement.delay then delay(record, now + settlement.delay) end
   if settlement.snapshot then remember(string.sub(record, 2), settlement.snapshot, settlement.changed) end
+  if settlement.ledger then write_ledger(string.sub(record, 2), settlement.ledger) end
   if settlement.remove then remove(record, settlement.remove, event.id) end
   for _, addition in ipairs(settlement.additions) do add(addition) end
   return { 1, refresh(record, now) and 1 or 0 }
@@ -222,6 +225,9 @@ return { now, found[1] and tonumber(call('ZSCORE', DUE, found[1])) or false, aft
 const bodies = { start, schema, endTrial, add, claim, renew, settle, nextDue, ...upkeep };
 
 export type ScriptName = keyof typeof bodies;
+
+/** The scripts whose second run gives another answer than the first one. */
+export const runsOnce: ReadonlySet<ScriptName> = new Set<ScriptName>(["claim", "write", "setMeta", "prune"]);
 
 export interface Script {
   readonly text: string;

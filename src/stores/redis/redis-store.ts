@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { withTimeout } from "../../async.ts";
 import { StayhookError } from "../../errors.ts";
@@ -12,7 +12,7 @@ import { changeEvents } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot } from "../snapshot.ts";
+import type { RecordLedger, RecordSnapshot } from "../snapshot.ts";
 import { fromText, toText } from "../sql/sql-rows.ts";
 import type { Timed } from "../store-clock.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../store-options.ts";
@@ -28,15 +28,18 @@ import type {
 } from "../store-steps.ts";
 import type { ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
 import type { Connection } from "./redis-connection.ts";
-import { hasCode, NotSentError, problemWith } from "./redis-errors.ts";
+import { hasCode, NotSentError, noAnswer, problemWith } from "./redis-errors.ts";
+import { type KeptPage, keptAfter } from "./redis-kept.ts";
 import { LoadedRows, nameOfRecord } from "./redis-loaded.ts";
-import { LATEST_VERSION } from "./redis-migrations.ts";
+import { FIRST_VERSION, LATEST_VERSION } from "./redis-migrations.ts";
 import { Notifier } from "./redis-notifier.ts";
 import {
   bounded,
+  type ClaimReply,
   MOST,
   type Num,
   PAGE,
+  type Place,
   type RowReply,
   recordName,
   toAdd,
@@ -49,7 +52,7 @@ import {
   toSettle,
   toStoredEvent,
 } from "./redis-rows.ts";
-import type { ScriptName } from "./redis-scripts.ts";
+import { runsOnce, type ScriptName } from "./redis-scripts.ts";
 import { tryOut } from "./redis-trial.ts";
 
 /** How long after its claim was given back a script may still arrive, ms. A later one leases events until their leases end. */
@@ -78,11 +81,6 @@ interface RedisOptions {
   readonly now?: () => number;
 }
 
-/** Where a script must go on that has not seen all due records. */
-type Place = readonly [record: string, dueAt: string] | null | undefined;
-/** The time, the claims, the next due time, ids whose event is gone, and where to go on. A due time of -1 is not known. */
-type ClaimReply = readonly [Num, readonly RowReply[], (Num | null)?, (readonly string[])?, Place?];
-
 /**
  * Runs Lua scripts. Redis never interrupts a script, so other clients see all of its writes or none. `redis-lua.ts`
  * lists the keys.
@@ -94,11 +92,14 @@ export class RedisStore extends RecordStore {
   readonly #notifier: Notifier;
   readonly #options: RedisOptions;
   /** Identifies this store instance in the messages that it publishes. */
-  #handle = newName();
+  #handle = randomUUID();
   #started: Promise<string> | undefined;
   /** The value of `connections` when the script `start` last succeeded. */
   #life = 0;
   readonly #running = new Set<Promise<unknown>>();
+  readonly #unusable = (problem: string | undefined) =>
+    new StayhookError(`redisStore (${this.#connection.name}): ${problem}.`);
+  readonly #kept = (input: object) => this.#run("snapshots", input) as Promise<KeptPage>;
 
   constructor(connection: Connection, options: RedisOptions = {}) {
     super();
@@ -116,7 +117,9 @@ export class RedisStore extends RecordStore {
     this.assertOpen();
     const reading = this.#connection.run("schema", this.#argsOf({}));
     this.#running.add(reading);
-    const version = Number(await reading.finally(() => this.#running.delete(reading)));
+    const [keys, found] = (await reading.finally(() => this.#running.delete(reading))) as [string, Num];
+    const version = Number(found);
+    if (version > 0 && version < FIRST_VERSION) throw this.#unusable(problemWith(keys, version));
     return { version, expected: LATEST_VERSION };
   }
 
@@ -151,7 +154,7 @@ export class RedisStore extends RecordStore {
     const claimed: Claimed[] = [];
     for (let after: Place; ; ) {
       const limit = Math.min(call.limit - claimed.length, MOST);
-      const place = { limit, first: claimed.length, after: after ?? undefined };
+      const place = { limit, after: after ?? undefined };
       const reply = (await this.#run("claim", { ...input, ...place })) as ClaimReply;
       const [now, rows, next, gone = []] = reply;
       for (const id of gone) this.#options.onGone?.(fromText(id));
@@ -280,18 +283,29 @@ export class RedisStore extends RecordStore {
   }
 
   protected async doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
-    const packed = (await this.#run("snapshotOf", { ref: toText(ref) })) as string | null;
-    return packed === null ? undefined : toRecordSnapshot(ref, packed);
+    const [packed, ledger] = await this.#keptOf(ref);
+    return packed === null ? undefined : toRecordSnapshot(ref, packed, ledger);
   }
 
-  protected async doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
-    const input = { after: after === undefined ? undefined : toText(after), limit };
-    const [refs, packed] = (await this.#run("snapshots", input)) as [string[], (string | null)[]];
-    return refs.flatMap((ref, index) => {
-      // Somebody may have deleted the key of the snapshots.
-      const found = packed[index];
-      return found ? [toRecordSnapshot(fromText(ref), found)] : [];
-    });
+  protected async doLedgerOf(ref: string): Promise<string | undefined> {
+    const [, ledger] = await this.#keptOf(ref);
+    return ledger === null ? undefined : fromText(ledger);
+  }
+
+  async #keptOf(ref: string): Promise<readonly [snapshot: string | null, ledger: string | null]> {
+    return (await this.#run("snapshotOf", { ref: toText(ref) })) as [string | null, string | null];
+  }
+
+  protected doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
+    return keptAfter(this.#kept, after, limit, (ref, packed, ledger) =>
+      packed === null ? undefined : toRecordSnapshot(ref, packed, ledger),
+    );
+  }
+
+  protected doLedgers(after: string | undefined, limit: number): Promise<RecordLedger[]> {
+    return keptAfter(this.#kept, after, limit, (ref, _, ledger) =>
+      ledger === null ? undefined : { ref, ledger: fromText(ledger) },
+    );
   }
 
   protected async doGetMeta(key: string): Promise<{ value: string; age: number } | undefined> {
@@ -332,8 +346,16 @@ export class RedisStore extends RecordStore {
 
   async #runStarted(name: ScriptName, input: object, answerWithin?: number): Promise<unknown> {
     await this.#start();
+    const last = this.#connection.nextConnection;
     try {
-      return await this.#connection.run(name, this.#argsOf(input), answerWithin);
+      const answer = await this.#connection.run(name, this.#argsOf(input), answerWithin);
+      if (this.#connection.connections > last) {
+        // ioredis sent the call again.
+        if (runsOnce.has(name))
+          throw noAnswer(this.#connection, "may have run the call twice, after the connection was lost");
+        this.#mayRunLater();
+      }
+      return answer;
     } catch (error) {
       // After a reconnect, the server may have restarted without its data. Let the next call run `start` again.
       if (hasCode((error as Error).cause, "NOMETA") && this.#life !== this.#connection.connections)
@@ -348,7 +370,7 @@ export class RedisStore extends RecordStore {
    * script later, and publish a message with the old handle. With a new handle, this instance hears that message.
    */
   #mayRunLater(): void {
-    this.#handle = newName();
+    this.#handle = randomUUID();
     this.wakeHere();
   }
 
@@ -369,13 +391,9 @@ export class RedisStore extends RecordStore {
     const input = this.#argsOf({ migrate: this.#options.migrates ?? true });
     const [keys, version] = (await this.#connection.run("start", input)) as [string, Num];
     const problem = problemWith(keys, Number(version));
-    if (problem !== undefined) throw new StayhookError(`redisStore (${this.#connection.name}): ${problem}.`);
+    if (problem) throw this.#unusable(problem);
     this.#life = this.#connection.connections;
     this.#options.onFirstUse?.();
     return keys;
   }
-}
-
-function newName(): string {
-  return randomBytes(12).toString("base64url");
 }

@@ -33,7 +33,7 @@ export async function tryOut(connection: Connection): Promise<void> {
     await run("start", { migrate: true });
     const added = await run("add", [toAdd(additionOf(event, {}, call.token))]);
     assertDone("added", (added as readonly string[])[0] === "added");
-    const place = { limit: 1, first: 0, duration: call.leaseDuration, worker: "" };
+    const place = { limit: 1, duration: call.leaseDuration, worker: "" };
     const restriction = toRestriction(call);
     const claims = await run("claim", { ...place, name: call.token, restriction });
     const [, rows] = claims as readonly [Num, readonly RowReply[]];

@@ -86,12 +86,12 @@ return counts
 export const oldestWaiting = `
 local oldest = tonumber(call('ZRANGE', SINCE, 0, 0, 'WITHSCORES')[2])
 if oldest and oldest > now then
-  -- A scheduled event does not wait yet. After the clock was set back, other events may have been received later than now.
+  -- A scheduled event does not wait yet. After the clock was set back, other events may have been due later than now.
   oldest = call('EXISTS', key('state', 'pending'), key('state', 'retrying')) > 0 and now or nil
 end
 for _, id in ipairs(call('ZRANGE', key('state', 'processing'), 0, -1)) do
   local event = load(id)
-  if event and (due_of(event) or now) <= now then oldest = min(oldest or now, event.received) end
+  if event and (due_of(event) or now) <= now then oldest = min(oldest or now, event.first_due) end
 end
 return oldest and now - oldest or false
 `;
@@ -104,13 +104,13 @@ return math.max(0, call('ZCOUNT', SINCE, '-inf', now) - waiting)
 
 export const lastReceivedAt = `return call('HGET', base .. ':meta', 'received')`;
 
-export const snapshotOf = `return call('HGET', SNAPSHOTS, input.ref)`;
+export const snapshotOf = `return { call('HGET', SNAPSHOTS, input.ref), call('HGET', LEDGERS, input.ref) }`;
 
 export const snapshots = `
 local from = input.after and ('(' .. input.after) or '-'
-local refs = call('ZRANGEBYLEX', base .. ':refs', from, '+', 'LIMIT', 0, input.limit)
-if #refs == 0 then return { refs, {} } end
-return { refs, call('HMGET', SNAPSHOTS, unpack(refs)) }
+local refs = call('ZRANGEBYLEX', REFS, from, '+', 'LIMIT', 0, input.limit)
+if #refs == 0 then return { refs, {}, {} } end
+return { refs, call('HMGET', SNAPSHOTS, unpack(refs)), call('HMGET', LEDGERS, unpack(refs)) }
 `;
 
 export const getMeta = `
@@ -139,13 +139,13 @@ local function load_scope(scope, ids)
     -- A replay or discard reads events alone.
     records[#records + 1] = scope.eventsOnly and { record } or { record,
       call('HMGET', key('record', record), 'event', 'lease_end', 'duration'), call('ZSCORE', DUE, record),
-      call('HGET', SNAPSHOTS, string.sub(record, 2)) }
+      of_ref(SNAPSHOTS, record), of_ref(LEDGERS, record) }
   end
   local function see(id, record)
     if seen[':' .. id] then return end
     seen[':' .. id] = true
     local v = call('HMGET', key('event', id), 'record', 'seq', 'state', 'received', 'time', 'source', 'attempts', 'outages',
-      'outage_at', 'replayed', 'ended', 'type', 'reason')
+      'outage_at', 'failures', 'refusals', 'first_due', 'replayed', 'ended', 'type', 'reason')
     if v[1] then
       see_record(v[1])
       events[#events + 1] = { id, v, call('ZSCORE', key('open', v[1]), string.format('%014d', v[2]) .. id) }
@@ -175,22 +175,23 @@ return { now, load_scope(input, ids), ids or {}, next }
 /** Writes what a rule has changed, if the rows of its scope are still the same. */
 export const write = `${loading}
 -- Redis checks its memory at a first write that is no delete.
-if #input.inserts == 0 and #input.snapshots == 0 then call('DEL', base .. ':none') end
+if #input.inserts == 0 and #input.snapshots == 0 and #input.ledgers == 0 then call('DEL', base .. ':none') end
 if redis.sha1hex(load_scope(input.scope, input.scope.ids)) ~= input.sum then return 0 end
 for _, record in ipairs(input.ended) do end_lease(record) end
 for _, id in ipairs(input.drops) do drop(load(id)) end
 for _, new in ipairs(input.inserts) do
-  insert(new, new.state, new.due, new.reason, new.received)
+  insert(new, new.state, new.due, new.reason, new.received, new.firstDue)
   note_received(new.source, new.received)
 end
 for _, changed in ipairs(input.changes) do
   local event = load(changed.id)
-  event.ended = changed.ended
+  event.ended, event.first_due = changed.ended, changed.firstDue
   move(event, changed.state, changed.due, changed.reason, unpack(changed.fields))
   if changed.drops then call('DEL', key('notification', changed.id)) end
 end
 for _, held in ipairs(input.holds) do hold(held.record, load(held.id), held.leaseEnd, held.duration) end
 for _, new in ipairs(input.snapshots) do write_snapshot(new.ref, new.sequence, new.seenAt, new.snapshot) end
+for _, new in ipairs(input.ledgers) do write_ledger(new.ref, new.ledger) end
 for _, ref in ipairs(input.forgotten) do
   forget_snapshot(ref)
   -- From now on, the record's timers that have fired are pruned.
@@ -207,7 +208,7 @@ export const dueRecords = `return call('ZRANGE', DUE, 0, -1)`;
 
 /**
  * Returns records of an account whose events have arrived after an event, and the arrival number to go on from. Then returns
- * the records that have a snapshot alone, from a ref on.
+ * the records that have a snapshot or a ledger alone, from a ref on.
  */
 export const recordsOf = `${evenIfFull}
 local account, limit, records, own = input.account, input.limit, {}, key('account', input.account)
@@ -225,7 +226,7 @@ if not input.ref then
   return { records, found[#found] or false, false }
 end
 local from = input.ref == '' and '[' .. account .. '/' or '(' .. input.ref
-local refs = call('ZRANGEBYLEX', base .. ':refs', from, '(' .. account .. '0', 'LIMIT', 0, limit)
+local refs = call('ZRANGEBYLEX', REFS, from, '(' .. account .. '0', 'LIMIT', 0, limit)
 for _, ref in ipairs(refs) do
   if not is_leased('r' .. ref) then records[#records + 1] = 'r' .. ref end
 end

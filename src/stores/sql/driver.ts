@@ -68,8 +68,16 @@ export interface SqlDriver {
    * @param failing - the failed action for the error message, such as "the event could not be recorded"
    */
   transaction<T>(steps: () => SqlSteps<T>, failing: string, options?: TransactionOptions): Promise<T>;
-  /** Runs steps that write nothing. If `read` is absent, the store calls `transaction`. */
+  /**
+   * Runs steps that write nothing. If `read` is absent, the store calls `transaction`. A proxy may send the steps to a copy of
+   * the database that is behind. Where that matters, the store calls `decide`.
+   */
   read?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
+  /**
+   * Runs steps that write nothing, and that must see all that has been committed. The first step asks for the time, if the
+   * dialect has a `clock`. If `decide` is absent, the store calls `read`.
+   */
+  decide?<T>(steps: () => SqlSteps<T>, failing: string): Promise<T>;
   /**
    * Runs the steps that create or change the tables, while no other process does. A step may take minutes. If the
    * database can roll back DDL, all steps are one transaction. If `migrate` is absent, the store calls `transaction`.
@@ -111,13 +119,13 @@ export interface SqlMigration {
 /** The SQL that differs between databases. See `sqliteDialect` for an example. */
 export interface SqlDialect {
   /**
-   * The statements that create the tables of schema version 2. `sqliteDialect` documents the columns and indexes. The
+   * The statements that create the tables of the first schema version. `sqliteDialect` documents the columns and indexes. The
    * columns must compare text byte by byte, including trailing spaces. After an interrupted run, the store runs all
    * statements again. If the database cannot roll back DDL, each statement must have `IF NOT EXISTS`, and the first
    * statement must create `stayhook_meta`.
    */
   readonly schema: readonly string[];
-  /** The later versions of the tables, in their order. The first entry leads from version 2 to version 3. Default: none. */
+  /** The later versions of the tables, in their order. The first entry leads from version 3 to version 4. Default: none. */
   readonly migrations?: readonly SqlMigration[] | undefined;
   /** A query whose parameter is a table's name. It returns a row if the table exists. */
   readonly tableExists: string;

@@ -3,19 +3,19 @@ import type { SqlDialect } from "./driver.ts";
 import { FIRST_VERSION, latestVersion, migrationsBetween } from "./sql-schema.ts";
 
 /** Options of `migrationSql`. */
-export interface MigrationOptions {
+export type MigrationOptions = {
   /** The schema version of the tables, which their table `meta` has under the name `schema`. Default 0: no tables. */
   readonly from?: number | undefined;
   /** The schema version that the tables then have. Default: the version that this version of stayhook makes. */
   readonly to?: number | undefined;
-}
+};
 
 // Not in postgres/index.ts: there, the bundler of the declarations would take the base from mysql.d.ts, which needs mysql2.
 /** Options of `migrationSql` for PostgreSQL. */
-export interface SchemaMigrationOptions extends MigrationOptions {
+export type SchemaMigrationOptions = MigrationOptions & {
   /** The PostgreSQL schema for the tables. Default `stayhook`. */
   readonly schema?: string | undefined;
-}
+};
 
 /** Checks the options of `migrationSql`. */
 export function checkVersions(dialect: SqlDialect, options: MigrationOptions) {

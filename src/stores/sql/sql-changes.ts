@@ -1,8 +1,9 @@
 // The steps of lists, replays, deletions and snapshots in SQL.
 
 import type { RowFilter } from "../event-filter.ts";
-import type { EventState } from "../event-states.ts";
+import { type EventState, eventOrigins, noEvents } from "../event-states.ts";
 import type { Slice, Sliced } from "../slices.ts";
+import type { RecordSnapshot } from "../snapshot.ts";
 import type { PruneOptions, PruneSnapshotsOptions } from "../store-options.ts";
 import type { RecordPage } from "../store-steps.ts";
 import type { RecordName, StoredEvent } from "../stored-event.ts";
@@ -16,7 +17,17 @@ import {
   select,
 } from "./driver.ts";
 import { lists, type Operation, type Untimed } from "./sql-records.ts";
-import { number, storedEventOf, text, toId, toName, toText } from "./sql-rows.ts";
+import {
+  fromText,
+  number,
+  numberOrNull,
+  recordSnapshotOf,
+  storedEventOf,
+  text,
+  toId,
+  toName,
+  toText,
+} from "./sql-rows.ts";
 import { limitOf, ofAccount, ofRecord, recordsOfAccount } from "./sql-statements.ts";
 
 /** The maximum number of events that one step of a list, replay or discard reads. Long steps delay notifications. */
@@ -137,7 +148,7 @@ export function* setMeta(
 }
 
 /** Adds a prefix to a caller's key, so that the key never equals a key of the store. */
-export function nameOf(key: string): string {
+function nameOf(key: string): string {
   return `:${toText(key)}`;
 }
 
@@ -160,7 +171,7 @@ export function* prune(
   const limit = limitOf(asked);
   const old: SqlRow[] = [];
   if (state === "done") {
-    for (const source of ["webhook", "reconcile", "recheck"])
+    for (const source of eventOrigins.filter((origin) => origin !== "timer"))
       old.push(...(yield* select(sql.oldDone, source, until, limit)));
     old.push(...(yield* oldTimers(operation, until, seen)));
     old.sort((a, b) => number(a.done_at) - number(b.done_at) || number(a.seq) - number(b.seq));
@@ -190,4 +201,42 @@ function* oldTimers({ sql }: Operation, until: number, seen: TimersSeen): SqlSte
 
 function earlier(now: number, age: number): number {
   return Math.max(Math.floor(now - age), Number.MIN_SAFE_INTEGER);
+}
+
+export function* eventOf({ sql }: Untimed, eventId: string): SqlSteps<StoredEvent | undefined> {
+  const [row] = yield* select(sql.eventById, toId(eventId));
+  return row && storedEventOf(row);
+}
+
+export function* countsOf({ sql }: Untimed): SqlSteps<Record<EventState, number>> {
+  const counts = { ...noEvents };
+  for (const { state, events } of yield* select(sql.counts))
+    counts[text(state) as EventState] = number(events);
+  return counts;
+}
+
+/** Reads a value that {@link setMeta} set, and its age. */
+export function* metaOf({ sql, now }: Operation, key: string) {
+  const [row] = yield* select(sql.meta, nameOf(key));
+  return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
+}
+
+/** Returns for how long the oldest waiting event waits, ms. */
+export function* oldestWaiting({ sql, now }: Operation): SqlSteps<number | undefined> {
+  const at = numberOrNull((yield* select(sql.oldestWaiting, now, now))[0]!.at);
+  return at === null ? undefined : Math.max(0, now - at);
+}
+
+export function* scheduledDue({ sql, now }: Operation): SqlSteps<number> {
+  return number((yield* select(sql.scheduledDue, now))[0]!.events);
+}
+
+export function* arrivalOf({ sql }: Untimed, eventId: string): SqlSteps<number | undefined> {
+  const [row] = yield* select(sql.eventById, toId(eventId));
+  return row && number(row.seq);
+}
+
+export function* snapshotOf({ sql }: Untimed, ref: string): SqlSteps<RecordSnapshot | undefined> {
+  const [row] = yield* select(sql.record, toText(ref));
+  return row === undefined || row.snapshot === null ? undefined : recordSnapshotOf(row);
 }

@@ -10,6 +10,7 @@ import { lists, lockOrInsertAll, nowOf, type Untimed } from "./sql-records.ts";
 import {
   contentOf,
   fromId,
+  ledgerIn,
   number,
   numberOrNull,
   snapshotOf,
@@ -90,6 +91,7 @@ function recordOf(tables: MemoryTables, { ref, eventId }: RecordName, stored: Sq
   if (stored.snapshot !== null) row.snapshot = snapshotOf(stored);
   row.sequence = number(stored.sequence);
   row.seenAt = number(stored.seen_at);
+  row.ledger = ledgerIn(stored);
   const [due, end] = [numberOrNull(stored.due_at), numberOrNull(stored.lease_end)];
   const holder = [...row.open].find(({ state }) => state === "processing");
   if (end !== null && holder !== undefined)
@@ -104,6 +106,9 @@ function eventRowOf(row: SqlRow, record: RecordRow): EventRow {
     attempts,
     receivedAt,
     dueAt,
+    firstDueAt,
+    failures,
+    refusals,
     doneAt: _,
     type,
     reason,
@@ -115,6 +120,9 @@ function eventRowOf(row: SqlRow, record: RecordRow): EventRow {
     ...{ state, attempts, type, reason, history },
     receivedAt: receivedAt.getTime(),
     dueAt: dueAt?.getTime(),
+    firstDueAt: firstDueAt.getTime(),
+    failures,
+    refusals,
     outages: number(row.outages),
     firstOutageAt: numberOrNull(row.first_outage_at),
     replayed: number(row.replayed) === 1,
@@ -128,10 +136,13 @@ function columnsOf(row: EventRow): Columns {
   return {
     state: row.state,
     due_at: row.dueAt ?? null,
+    first_due_at: row.firstDueAt,
     done_at: row.dueAt === undefined ? row.endedAt : null,
     attempts: row.attempts,
     outages: row.outages,
     first_outage_at: row.firstOutageAt,
+    failures: row.failures,
+    refusals: row.refusals,
     replayed: row.replayed ? 1 : 0,
     reason: row.reason,
     ...(row.event.notification === null && { notification: null }),
@@ -168,15 +179,15 @@ function* writeEvents(
 
 function restoredValues({ event, record, ...row }: EventRow): SqlValue[] {
   return [
-    ...[toId(event.eventId), keyOf(event), row.state, row.dueAt ?? null, row.receivedAt],
+    ...[toId(event.eventId), keyOf(event), row.state, row.dueAt ?? null, row.firstDueAt, row.receivedAt],
     ...contentOf(event),
-    row.attempts,
+    ...[row.attempts, row.failures, row.refusals],
     row.dueAt === undefined ? row.endedAt : null,
     ...[toTextOrNull(row.type), row.reason, toHistory(row.history)],
   ];
 }
 
-/** Writes the records, and deletes the rows of those that have nothing to do and no snapshot. */
+/** Writes the records, and deletes the rows of those that have nothing to do, no snapshot and no ledger. */
 function* writeRecords(
   { sql, dialect }: Untimed,
   now: number,
@@ -187,17 +198,21 @@ function* writeRecords(
   const empty: string[] = [];
   for (const { row, columns, key, stored } of loaded) {
     const due = dueOf(row, stored, changed.has(row) ? now : undefined);
-    if (due === null && row.snapshot === undefined) empty.push(key);
+    if (due === null && row.snapshot === undefined && row.ledger === undefined) empty.push(key);
     else updates.add(columns, columnsOfRecord(row, due), key);
   }
   yield* updates.write((names) => updateAll(dialect, "stayhook_records", names, "ref"));
   for (const list of lists(empty)) yield* change(sql.eraseRecords, ...list);
 }
 
-function columnsOfRecord({ snapshot, sequence, seenAt, lease }: RecordRow, due: number | null): Columns {
+function columnsOfRecord(
+  { snapshot, sequence, seenAt, ledger, lease }: RecordRow,
+  due: number | null,
+): Columns {
   return {
     due_at: due,
     lease_end: lease?.end ?? null,
+    ledger: toTextOrNull(ledger),
     ...(snapshot !== undefined && { snapshot: toSnapshot(snapshot), sequence, seen_at: seenAt }),
   };
 }

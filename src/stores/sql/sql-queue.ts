@@ -1,6 +1,5 @@
 // The steps of `add`, `claim`, `renew` and `settle` in SQL.
 
-import { type Restriction, takesOf } from "../beginnings.ts";
 import type { Write } from "../event-store.ts";
 import {
   type Addition,
@@ -10,16 +9,12 @@ import {
   type Settlement,
   stateOfNew,
 } from "../outcomes.ts";
-import type { Timed } from "../store-clock.ts";
-import type { AddAnswer, ClaimCall, Claimed, ClaimResult, Settled } from "../store-steps.ts";
+import type { AddAnswer, Settled } from "../store-steps.ts";
 import type { ClaimedEvent } from "../stored-event.ts";
 import { change, type SqlRow, type SqlSteps, type SqlValue, select } from "./driver.ts";
-import { type Condition, searchingFor } from "./sql-beginnings.ts";
-import { expire, isFree, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
+import { expire, lock, lockAll, type Operation, removeEvents, type Untimed } from "./sql-records.ts";
 import {
-  claimOf,
   contentOf,
-  historyOf,
   number,
   numberOrNull,
   storedEventOf,
@@ -31,7 +26,6 @@ import {
   toSnapshot,
   toTextOrNull,
 } from "./sql-rows.ts";
-import { limitOf, search } from "./sql-statements.ts";
 
 /** Thrown to roll back a transaction although its statements have succeeded. */
 export class RollBack extends Error {}
@@ -44,28 +38,41 @@ export function keyOf({ ref, eventId }: { readonly ref: string | null; readonly 
   return toRecord(ref, eventId);
 }
 
+/** Locks the records of additions in order: two transactions that lock in different orders would deadlock. */
+export function* lockInOrder(operation: Operation, additions: readonly Addition[]) {
+  const inOrder = additions.map((addition, index) => ({ addition, index, key: keyOf(addition.event) }));
+  inOrder.sort((a, b) => (a.key < b.key ? -1 : 1));
+  const keys = inOrder.map(({ key }) => key);
+  return { inOrder, locked: yield* lockAll(operation, keys) };
+}
+
 export function* add(operation: Operation, additions: readonly Addition[]): SqlSteps<AddAnswer[]> {
   const answers: AddAnswer[] = [];
-  const inOrder = additions.map((addition, index) => ({ addition, index, key: keyOf(addition.event) }));
-  // Two transactions that lock records in different orders would deadlock.
-  inOrder.sort((a, b) => (a.key < b.key ? -1 : 1));
-  const locked = yield* lockAll(
-    operation,
-    inOrder.map(({ key }) => key),
-  );
+  const { inOrder, locked } = yield* lockInOrder(operation, additions);
   for (const { addition, index } of inOrder) answers[index] = yield* addOne(operation, addition, locked);
   return answers;
 }
 
+/** Returns the values of `insertEvent`. */
+export function newEventValues({ now }: Operation, addition: Addition): SqlValue[] {
+  const { event, token } = addition;
+  const dueAt = dueTime(addition, now);
+  const own = [toId(event.eventId), keyOf(event), stateOfNew(addition), dueAt, dueAt, now];
+  return [...own, ...contentOf(event), token ?? null];
+}
+
 /** @param locked - the rows of records that {@link lockAll} has locked */
-function* addOne(operation: Operation, addition: Addition, locked: Map<string, SqlRow>): SqlSteps<AddAnswer> {
+export function* addOne(
+  operation: Operation,
+  addition: Addition,
+  locked: Map<string, SqlRow>,
+): SqlSteps<AddAnswer> {
   const { sql, now } = operation;
   const { event } = addition;
   const dueAt = dueTime(addition, now);
   const id = toId(event.eventId);
   const key = keyOf(event);
-  const values = [id, key, stateOfNew(addition), dueAt, now, ...contentOf(event), addition.token ?? null];
-  if ((yield* change(sql.insertEvent, ...values)) > 0) {
+  if ((yield* change(sql.insertEvent, ...newEventValues(operation, addition))) > 0) {
     yield* becomeDue(operation, key, dueAt, locked);
     return "added";
   }
@@ -105,7 +112,7 @@ function* replace(
     return isReplaced || addition.replace === "ended" ? "busy" : "duplicate";
   if (!isReplaced) return "duplicate";
   if (state === "processing" && !(yield* expire(operation, record))) return "busy";
-  const values = [stateOfNew(addition), newDueAt, now, ...contentOf(event), number(known.seq)];
+  const values = [...[stateOfNew(addition), newDueAt, newDueAt, now], ...contentOf(event), number(known.seq)];
   // A prune deletes ended events without the lock.
   if ((yield* change(sql.replaceEvent, ...values)) === 0) return yield* addOne(operation, addition, locked);
   locked.delete(key);
@@ -133,118 +140,6 @@ function* becomeDue(
   if (next < before) yield* change(sql.setDue, next, key);
   // Other additions of this transaction may have the same record.
   locked.set(key, { ...record, due_at: next });
-}
-
-export function* nextDueAt(
-  untimed: Untimed,
-  restriction: Restriction,
-  known?: Condition,
-): SqlSteps<number | null> {
-  const condition = known ? known : yield* searchingFor(untimed.dialect, restriction);
-  const { params } = condition;
-  return numberOrNull((yield* select(search(untimed, "nextDue", condition), ...params, ...params))[0]!.at);
-}
-
-/**
- * Returns the result of a claim that finds nothing; `undefined` if a record can be claimed. `since` is then the due time at
- * which a restricted claim may begin to look.
- */
-export function* noneDue(
-  operation: Operation,
-  call: ClaimCall,
-  from: number,
-): SqlSteps<Timed<ClaimResult | undefined> & { readonly since: number }> {
-  const { sql, now } = operation;
-  const condition = yield* searchingFor(operation.dialect, call, from);
-  const query = condition.and === "" ? sql.due : search(operation, "firstFree", condition);
-  const [first] = yield* select(query, now, now, ...condition.params);
-  if (first !== undefined) return { now, result: undefined, since: number(first.found) };
-  return { now, result: { claimed: [], nextDueAt: yield* nextDueAt(operation, call, condition) }, since: 0 };
-}
-
-/**
- * @param since - the due time at which a claim with `except` or `only` begins to look
- * @param from - the due time at which the search for the next due event begins
- */
-export function* claimEvents(
-  operation: Operation,
-  call: ClaimCall,
-  since = 0,
-  from = 0,
-): SqlSteps<Timed<ClaimResult>> {
-  const { now } = operation;
-  const claimed: Claimed[] = [];
-  if (call.eventId !== undefined) {
-    const only = yield* claimById(operation, call, call.eventId);
-    return { now, result: { claimed: only === undefined ? [] : [only] } };
-  }
-  const limit = limitOf(call.limit);
-  const condition = yield* searchingFor(operation.dialect, call, from);
-  const claimable = search(operation, "claimable", condition);
-  const params = condition.and === "" ? [] : [...condition.params, since];
-  for (let isLast = false; !isLast && claimed.length < limit; ) {
-    const room = limit - claimed.length;
-    const records = yield* select(claimable, now, now, ...params, room);
-    for (const record of records) {
-      const first = yield* claimFirst(operation, record, call, claimed.length);
-      if (first !== undefined) claimed.push(first);
-    }
-    isLast = records.length < room;
-  }
-  if (claimed.length >= limit) return { now, result: { claimed } };
-  return { now, result: { claimed, nextDueAt: yield* nextDueAt(operation, call, condition) } };
-}
-
-/** How long a record waits if one of its events is locked by a session of somebody else, ms. */
-const LOCKED_FOR = 1000;
-
-/** Claims the first due event of a locked record. */
-function* claimFirst(
-  operation: Operation,
-  record: SqlRow,
-  call: ClaimCall,
-  n: number,
-): SqlSteps<Claimed | undefined> {
-  const { sql, now } = operation;
-  const key = text(record.ref);
-  const hasExpired = yield* expire(operation, record);
-  const [event] = yield* select(sql.firstDue, key, now);
-  if (event === undefined) yield* endLease(operation, key, 0);
-  else if (!hasExpired || !(yield* isFree(operation, event)))
-    yield* change(sql.setDue, now + LOCKED_FOR, key);
-  else return yield* leaseOf(operation, record, event, call, n);
-  return undefined;
-}
-
-function* claimById(operation: Operation, call: ClaimCall, eventId: string): SqlSteps<Claimed | undefined> {
-  const { sql, now } = operation;
-  const id = toId(eventId);
-  const [known] = yield* select(sql.eventById, id);
-  if (known === undefined) return undefined;
-  const takes = takesOf(call);
-  if (takes !== undefined && !takes(toRef(known.ref) ?? eventId)) return undefined;
-  const [record] = yield* select(sql.lockRecord, text(known.ref));
-  if (record === undefined || (numberOrNull(record.lease_end) ?? 0) > now) return undefined;
-  const [event] = yield* select(sql.eventById, id);
-  const dueAt = event === undefined ? null : numberOrNull(event.due_at);
-  if (dueAt === null || dueAt > now) return undefined;
-  if (!(yield* expire(operation, record))) return undefined;
-  // Read the event again, because it may have a `lost` entry now.
-  return yield* leaseOf(operation, record, (yield* select(sql.eventById, id))[0]!, call, 0);
-}
-
-function* leaseOf(
-  { sql, now }: Operation,
-  record: SqlRow,
-  event: SqlRow,
-  { token, leaseDuration, worker }: ClaimCall,
-  n: number,
-): SqlSteps<Claimed> {
-  const lease = `${token}:${n}`;
-  const end = now + leaseDuration;
-  yield* change(sql.claimEvent, end, now, toTextOrNull(worker), lease, number(event.seq));
-  yield* change(sql.leaseRecord, lease, end, leaseDuration, end, text(record.ref));
-  return { claim: claimOf(event, record, lease, now), row: { history: historyOf(event), worker } };
 }
 
 export function* renew(
@@ -286,7 +181,7 @@ export function* settle(
   return settled;
 }
 
-function* settleOne(
+export function* settleOne(
   operation: Operation,
   settlement: Settlement<never>,
   locked: Map<string, SqlRow>,
@@ -306,19 +201,27 @@ function* settleOne(
   if (delay !== undefined) yield* change(sql.delayEvents, now + delay, key, now + delay);
   for (const addition of additions) yield* addOne(operation, addition, locked);
   locked.delete(key);
-  return { held: true, more: yield* endLease(operation, key, now, snapshotValues(settlement, held, now)) };
+  const { record, ledger } = settlement;
+  const written = {
+    snapshot: record && snapshotValues(record, held, now),
+    ledger: ledger === undefined ? undefined : [toTextOrNull(ledger)],
+  };
+  return { held: true, more: yield* endLease(operation, key, now, written) };
 }
 
-/** Returns the values of `endLeaseWithSnapshot`, or `undefined` if the snapshot stays as it is. */
-function snapshotValues({ record }: Settlement<never>, held: SqlRow, now: number): SqlValue[] | undefined {
-  if (record === undefined) return undefined;
+/** Returns the columns of a snapshot: itself, its sequence and its time. */
+export function snapshotValues(
+  record: NonNullable<Settlement<never>["record"]>,
+  held: SqlRow,
+  now: number,
+): SqlValue[] {
   const hasSnapshot = number(held.has_snapshot) === 1;
   const sequence = !hasSnapshot ? 1 : number(held.sequence) + (record.changed ? 1 : 0);
   return [toSnapshot(record.snapshot), sequence, now];
 }
 
 /** Returns the values of `endEvent`. */
-function endValues(change: EventChange, now: number) {
+export function endValues(change: EventChange, now: number) {
   const {
     state,
     dueIn,
@@ -326,6 +229,8 @@ function endValues(change: EventChange, now: number) {
     attempts,
     outages,
     firstOutageAt,
+    failures,
+    refusals,
     replayed,
     type,
     reason,
@@ -339,6 +244,8 @@ function endValues(change: EventChange, now: number) {
     attempts,
     outages,
     firstOutageAt,
+    failures,
+    refusals,
     replayed ? 1 : 0,
     toTextOrNull(type),
     reason,
@@ -351,22 +258,22 @@ function endValues(change: EventChange, now: number) {
  * Ends the lease of a record, and makes it due when its first event is, but not before `from`. Deletes the row if it is
  * not needed.
  *
- * @param snapshot - the values of the snapshot that the attempt has made
+ * @param written - the columns of the snapshot and of the ledger that the attempt has made
  * @returns whether the record has more events that are due now or later
  */
-function* endLease(
+export function* endLease(
   { sql }: Operation,
   key: string,
   from: number,
-  snapshot?: readonly SqlValue[],
+  { snapshot, ledger }: { readonly [part in "snapshot" | "ledger"]?: readonly SqlValue[] | undefined } = {},
 ): SqlSteps<boolean> {
   const first = numberOrNull((yield* select(sql.firstDueAt, key))[0]!.at);
   const dueAt = first === null ? null : Math.max(from, first);
-  if (snapshot !== undefined) yield* change(sql.endLeaseWithSnapshot, ...snapshot, dueAt, key);
-  else {
-    yield* change(sql.endLease, dueAt, key);
-    if (dueAt === null) yield* change(sql.deleteRecord, key);
-  }
+  const withSnapshot = ledger === undefined ? sql.endLeaseWithSnapshot : sql.endLeaseWithBoth;
+  const bare = ledger === undefined ? sql.endLease : sql.endLeaseWithLedger;
+  const end = snapshot === undefined ? bare : withSnapshot;
+  yield* change(end, ...(snapshot ?? []), ...(ledger ?? []), dueAt, key);
+  if (dueAt === null && snapshot === undefined) yield* change(sql.deleteRecord, key);
   return dueAt !== null;
 }
 

@@ -1,8 +1,9 @@
 import { decodeUtf8, encodeUtf8 } from "../../utf8.ts";
 import type { EventOrigin, EventState, FailureReason } from "../event-states.ts";
-import type { Addition } from "../outcomes.ts";
+import { type Addition, lastFailureOf } from "../outcomes.ts";
 import type { RecordSnapshot, Snapshot } from "../snapshot.ts";
-import type { AttemptEntry, ClaimedEvent, RecordName, StoredEvent } from "../stored-event.ts";
+import type { Claimed } from "../store-steps.ts";
+import type { AttemptEntry, RecordName, StoredEvent } from "../stored-event.ts";
 import type { SqlRow, SqlValue } from "./driver.ts";
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
@@ -92,19 +93,28 @@ export function keyRanges(account: string): (readonly [string, string])[] {
   return ["", NO_REF, `${ESCAPE}"`].map((start) => [`${start}${account}/`, `${start}${account}0`]);
 }
 
-/** Converts a value that the database returned as a number, a bigint or text. */
+/**
+ * Converts a value that the database returned as a number, a bigint or text.
+ *
+ * @throws Error if a row does not have the column: a loop that reads it could go on forever
+ */
 export function number(value: unknown): number {
+  if (value === undefined) throw new Error(WRONG_FORM);
   return Number(value);
 }
 
 export function numberOrNull(value: unknown): number | null {
-  return value === null || value === undefined ? null : Number(value);
+  return value === null ? null : number(value);
 }
 
-/** Converts a value that the database returned as text or bytes. */
+/** Converts a value that the database returned as text or bytes. Throws as {@link number}. */
 export function text(value: unknown): string {
-  return typeof value === "string" ? value : decodeUtf8(value as Uint8Array);
+  if (typeof value === "string") return value;
+  if (value === undefined) throw new Error(WRONG_FORM);
+  return decodeUtf8(value as Uint8Array);
 }
+
+const WRONG_FORM = "a row of the database lacks a column, or its rows are no objects";
 
 function escaped(value: unknown): string | null {
   return value === null || value === undefined ? null : fromText(text(value));
@@ -165,21 +175,37 @@ function eventOf(row: SqlRow): Addition["event"] {
  * @param row - the event before the claim
  * @param record - the row of the event's record
  */
-export function claimOf(row: SqlRow, record: SqlRow, lease: string, now: number): ClaimedEvent {
+export function claimOf(
+  row: SqlRow,
+  record: SqlRow,
+  {
+    lease,
+    now,
+    worker,
+  }: { readonly lease: string; readonly now: number; readonly worker: string | undefined },
+): Claimed {
+  const history = historyOf(row);
   const firstOutageAt = numberOrNull(row.first_outage_at);
   const hasSnapshot = record.snapshot !== null && record.snapshot !== undefined;
-  return {
+  const claim = {
     ...eventOf(row),
     receivedAt: number(row.received_at),
     claimedAt: now,
+    dueAt: new Date(number(row.due_at)),
+    firstDueAt: new Date(number(row.first_due_at)),
     attempts: number(row.attempts) + 1,
     outages: number(row.outages),
     outageFor: firstOutageAt === null ? 0 : Math.max(0, now - firstOutageAt),
+    failures: number(row.failures),
+    refusals: number(row.refusals),
+    lastFailure: lastFailureOf(history),
     replayed: number(row.replayed) === 1,
     previous: hasSnapshot ? snapshotOf(record) : undefined,
     sequence: hasSnapshot ? number(record.sequence) : 0,
+    ledger: ledgerIn(record),
     lease,
   };
+  return { claim, row: { history, worker } };
 }
 
 export function storedEventOf(row: SqlRow): StoredEvent {
@@ -189,8 +215,11 @@ export function storedEventOf(row: SqlRow): StoredEvent {
     ...eventOf(row),
     state,
     attempts: number(row.attempts),
+    failures: number(row.failures),
+    refusals: number(row.refusals),
     receivedAt: new Date(number(row.received_at)),
     dueAt: dueAt === null ? null : new Date(dueAt),
+    firstDueAt: new Date(number(row.first_due_at)),
     doneAt: state === "done" ? new Date(number(row.done_at)) : null,
     type: escaped(row.type),
     reason: escaped(row.reason) as FailureReason | "discarded" | null,
@@ -198,12 +227,19 @@ export function storedEventOf(row: SqlRow): StoredEvent {
   };
 }
 
+/** Returns the ledger of a record's row. */
+export function ledgerIn(row: SqlRow): string | undefined {
+  return escaped(row.ledger) ?? undefined;
+}
+
 export function recordSnapshotOf(row: SqlRow): RecordSnapshot {
+  const ledger = ledgerIn(row);
   return {
     ref: toRef(row.ref)!,
     snapshot: snapshotOf(row),
     sequence: number(row.sequence),
     seenAt: new Date(number(row.seen_at)),
+    ...(ledger !== undefined && { ledger }),
   };
 }
 

@@ -1,18 +1,19 @@
 import { StayhookError } from "../../errors.ts";
+import { AdvisedError } from "../call-errors.ts";
 import { change, type SqlDialect, type SqlMigration, type SqlSteps, select } from "./driver.ts";
 import { number, text } from "./sql-rows.ts";
 import { statementsOf } from "./sql-statements.ts";
 
-/** The version of the tables that {@link SqlDialect.schema} creates. Version 0.3.0 of stayhook has made them. */
-export const FIRST_VERSION = 2;
+/** The version of the tables that {@link SqlDialect.schema} creates. stayhook 1.2 and earlier made version 2 at most. */
+export const FIRST_VERSION = 3;
 
 /** The tables of one store. */
 export interface Tables {
   readonly dialect: SqlDialect;
   /** Where the tables are, for messages: `the schema stayhook`. */
   readonly place: string;
-  /** The error if a version of stayhook before 0.3 made the tables. Default: an error that names no place. */
-  readonly tooOld?: string;
+  /** How to give the store a place without tables. Default: `use an empty database`. */
+  readonly elsewhere?: string;
   /** Returns the call of `migrationSql` for these tables. `sqlStore` has no such function. */
   migrationCall?(from: number, to: number): string;
 }
@@ -44,11 +45,14 @@ export function migrationsBetween(dialect: SqlDialect, from: number, to: number)
 /**
  * Returns the version of the tables, or 0 if there are none.
  *
- * @throws StayhookError if a version of stayhook before 0.3 made the tables
+ * @throws StayhookError if stayhook 1.2 or an earlier version made the tables
  */
-export function* versionOf({ dialect, tooOld }: Tables): SqlSteps<number> {
+export function* versionOf({
+  dialect,
+  place,
+  elsewhere = "use an empty database",
+}: Tables): SqlSteps<number> {
   const sql = statementsOf(dialect);
-  let found = "stayhook 0.1 made the tables";
   // Another process may create the tables between these statements. Nobody creates `events` before `meta`.
   if ((yield* select(sql.tableExists, "stayhook_events")).length === 0) return 0;
   if ((yield* select(sql.tableExists, "stayhook_meta")).length > 0) {
@@ -57,11 +61,9 @@ export function* versionOf({ dialect, tooOld }: Tables): SqlSteps<number> {
     if (row === undefined) return 0;
     const version = number(text(row.value));
     if (version >= FIRST_VERSION) return version;
-    found = `The tables have schema version ${version}`;
   }
   throw new StayhookError(
-    tooOld ??
-      `${found}, and this version of stayhook requires schema version ${FIRST_VERSION}. Let the version that made the tables handle all its events, then use an empty database`,
+    `stayhook 1.2 or an earlier version made the tables in ${place}, and this version cannot use them. Let that version handle all its events. Then ${elsewhere}, and run a pass of the reconciler`,
   );
 }
 
@@ -98,7 +100,8 @@ export function failedMigration(version: number): string {
 /** Adds to an error of a migration how to run it by hand. */
 export function withAdvice(error: unknown, tables: Tables, version: number): unknown {
   // An error without a cause is the store's own, and says what to do.
-  if (!(error instanceof StayhookError) || error.cause === undefined) return error;
+  if (!(error instanceof StayhookError) || error.cause === undefined || error instanceof AdvisedError)
+    return error;
   return new StayhookError(
     `${error.message}. If the store's user has no right to change tables, or if the change takes too long: ${adviceOn(tables, version)}`,
     { cause: error.cause },

@@ -5,21 +5,22 @@ import { CONTENT, CONTENT_COLUMNS, idRange, keyRanges } from "./sql-rows.ts";
 
 /** The number of values in an `IN` list. Lists are filled up to this length, so that the statement's text is constant. */
 export const LIST = 50;
-const IN_LIST = `IN (${Array(LIST).fill("?").join(", ")})`;
+export const IN_LIST = `IN (${Array(LIST).fill("?").join(", ")})`;
 
-const NEW_EVENT = `id, ref, state, due_at, received_at, ${CONTENT}`;
-const RESTORED = `attempts, done_at, type, reason, history`;
-/** A record that has nothing to do and no snapshot needs no row. The condition reads only the row itself. */
-const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL";
+export const NEW_EVENT = `id, ref, state, due_at, first_due_at, received_at, ${CONTENT}`;
+const RESTORED = `attempts, failures, refusals, done_at, type, reason, history`;
+/** A record that has nothing to do, no snapshot and no ledger needs no row. The condition reads only the row itself. */
+export const EMPTY = "due_at IS NULL AND lease_end IS NULL AND snapshot IS NULL AND ledger IS NULL";
 /** A row for each value of a list. A value that comes twice gives two rows. SQLite in workerd takes five UNIONs at most. */
 const ROWS = Array(LIST).fill("(?)").join(", ");
 /** The columns of an event that a rule reads. */
 const LOADED =
-  "seq, id, ref, state, due_at, received_at, timestamp, source, attempts, outages, first_outage_at, replayed, done_at, type, reason";
+  "seq, id, ref, state, due_at, first_due_at, received_at, timestamp, source, attempts, outages, first_outage_at, failures, refusals, replayed, done_at, type, reason";
 /** An event that `remove` deletes. A processing event is one whose lease has ended. */
 const REMOVABLE =
   "(state <> 'done' OR source = 'timer') AND (state <> 'processing' OR due_at <= ?) AND seq <> ?";
-const ANEW = "attempts = 0, outages = 0, first_outage_at = NULL, reason = NULL, done_at = NULL";
+const ANEW =
+  "attempts = 0, outages = 0, first_outage_at = NULL, failures = 0, refusals = 0, reason = NULL, done_at = NULL";
 
 const SET_CONTENT = CONTENT_COLUMNS.map((column) => `${column} = ?`).join(", ");
 
@@ -34,21 +35,24 @@ const SAME = {
   // `state <> 'done'` lets a database use a partial index.
   oldestWaiting: `
     SELECT min(at) AS at FROM (
-      SELECT min(received_at) AS at FROM stayhook_events WHERE state = 'pending' AND state <> 'done'
-      UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'retrying' AND state <> 'done'
-      UNION ALL SELECT min(received_at) FROM stayhook_events WHERE state = 'processing' AND state <> 'done' AND due_at <= ?
-      UNION ALL SELECT min(due_at) FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?) AS waiting`,
+      SELECT min(first_due_at) AS at FROM stayhook_events WHERE state = 'pending' AND state <> 'done'
+      UNION ALL SELECT min(first_due_at) FROM stayhook_events WHERE state = 'retrying' AND state <> 'done'
+      UNION ALL SELECT min(first_due_at) FROM stayhook_events WHERE state = 'processing' AND state <> 'done' AND due_at <= ?
+      UNION ALL SELECT min(first_due_at) FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?) AS waiting`,
   scheduledDue: "SELECT count(*) AS events FROM stayhook_events WHERE state = 'scheduled' AND due_at <= ?",
   lastReceived: "SELECT max(received_at) AS at FROM stayhook_events WHERE source = 'webhook'",
   record: "SELECT * FROM stayhook_records WHERE ref = ?",
   deleteRecord: `DELETE FROM stayhook_records WHERE ref = ? AND ${EMPTY}`,
   dueRecords: "SELECT ref FROM stayhook_records WHERE ref > ? AND due_at IS NOT NULL ORDER BY ref LIMIT ?",
   oldSnapshots: `
-    SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL AND seen_at <= ? AND due_at IS NULL AND lease_end IS NULL
+    SELECT ref FROM stayhook_records WHERE snapshot IS NOT NULL AND ledger IS NULL AND seen_at <= ? AND due_at IS NULL
+      AND lease_end IS NULL
     ORDER BY seen_at LIMIT ?`,
   eraseRecords: `DELETE FROM stayhook_records WHERE ref ${IN_LIST}`,
   snapshotsAfter: `
     SELECT * FROM stayhook_records WHERE ref > ? AND snapshot IS NOT NULL ORDER BY ref LIMIT ?`,
+  ledgersAfter: `
+    SELECT ref, ledger FROM stayhook_records WHERE ref > ? AND ledger IS NOT NULL ORDER BY ref LIMIT ?`,
   // No lock: on InnoDB, it would wait for the event of an `add` that waits for the record.
   openEvents: `SELECT ${LOADED} FROM stayhook_events WHERE ref ${IN_LIST} AND due_at IS NOT NULL`,
   deleteEvents: `DELETE FROM stayhook_events WHERE seq ${IN_LIST}`,
@@ -87,6 +91,10 @@ const SAME = {
   endLease: "UPDATE stayhook_records SET lease_end = NULL, due_at = ? WHERE ref = ?",
   endLeaseWithSnapshot: `
     UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ?, lease_end = NULL, due_at = ? WHERE ref = ?`,
+  endLeaseWithLedger: "UPDATE stayhook_records SET ledger = ?, lease_end = NULL, due_at = ? WHERE ref = ?",
+  endLeaseWithBoth: `
+    UPDATE stayhook_records SET snapshot = ?, sequence = ?, seen_at = ?, ledger = ?, lease_end = NULL, due_at = ?
+    WHERE ref = ?`,
   setDue: "UPDATE stayhook_records SET due_at = ? WHERE ref = ?",
   renewEvent: "UPDATE stayhook_events SET due_at = ? WHERE id = ? AND lease = ? AND state = 'processing'",
   // MySQL assigns the columns from left to right, and `due_at` needs the old `lease_end`.
@@ -101,12 +109,12 @@ const SAME = {
   endedBy: "SELECT 1 AS found FROM stayhook_events WHERE id = ? AND lease = ? AND state <> 'processing'",
   endEvent: `
     UPDATE stayhook_events SET state = ?, due_at = ?, done_at = ?, attempts = ?, outages = ?, first_outage_at = ?,
-      replayed = ?, type = coalesce(?, type), reason = ?, history = ?,
+      failures = ?, refusals = ?, replayed = ?, type = coalesce(?, type), reason = ?, history = ?,
       notification = CASE WHEN ? = 1 THEN NULL ELSE notification END
     WHERE seq = ?`,
-  replaceContent: `UPDATE stayhook_events SET received_at = ?, ${SET_CONTENT} WHERE seq = ?`,
+  replaceContent: `UPDATE stayhook_events SET received_at = ?, first_due_at = coalesce(due_at, first_due_at), ${SET_CONTENT} WHERE seq = ?`,
   replaceEvent: `
-    UPDATE stayhook_events SET state = ?, due_at = ?, received_at = ?, ${SET_CONTENT}, replayed = 0, ${ANEW},
+    UPDATE stayhook_events SET state = ?, due_at = ?, first_due_at = ?, received_at = ?, ${SET_CONTENT}, replayed = 0, ${ANEW},
       history = CASE WHEN source = 'timer' THEN NULL ELSE history END
     WHERE seq = ?`,
   delayEvents: `

@@ -2,14 +2,13 @@ import { createSlots, type Slots } from "../../async.ts";
 import type { Restriction } from "../beginnings.ts";
 import { ANSWER_WITHIN, LockedError } from "../call-errors.ts";
 import type { RowFilter } from "../event-filter.ts";
-import { type Change, type EventState, noEvents } from "../event-states.ts";
-import type { EventStore } from "../event-store.ts";
+import type { Change, EventState } from "../event-states.ts";
 import type { MemoryTables } from "../memory/memory-tables.ts";
 import { changeEvents } from "../memory/record-rules.ts";
 import type { Addition, Settlement } from "../outcomes.ts";
 import { RecordStore } from "../record-store.ts";
 import type { Slice, Sliced } from "../slices.ts";
-import type { RecordSnapshot } from "../snapshot.ts";
+import type { RecordLedger, RecordSnapshot } from "../snapshot.ts";
 import type { Timed } from "../store-clock.ts";
 import type { PruneOptions, PruneSnapshotsOptions, StoreSchema } from "../store-options.ts";
 import type { StoreProblem } from "../store-problem.ts";
@@ -25,39 +24,27 @@ import {
   type TransactionOptions,
 } from "./driver.ts";
 import {
+  arrivalOf,
+  countsOf,
   dueRecords,
+  eventOf,
   list,
   matching,
-  nameOf,
+  metaOf,
+  oldestWaiting,
   oldSnapshots,
   prune,
   recordsOf,
+  scheduledDue,
   setMeta,
+  snapshotOf,
   type TimersSeen,
 } from "./sql-changes.ts";
+import { type ClaimSearch, claimEvents, nextDue, noneDue } from "./sql-claims.ts";
 import { type SqlScope, withRecords } from "./sql-loaded.ts";
-import {
-  add,
-  alreadySettled,
-  claimEvents,
-  LeaseLost,
-  nextDueAt,
-  noneDue,
-  renew,
-  settle,
-} from "./sql-queue.ts";
+import { add, alreadySettled, LeaseLost, renew, settle } from "./sql-queue.ts";
 import { type Operation, timed, type Untimed } from "./sql-records.ts";
-import {
-  fromText,
-  number,
-  numberOrNull,
-  recordSnapshotOf,
-  storedEventOf,
-  text,
-  toId,
-  toName,
-  toText,
-} from "./sql-rows.ts";
+import { ledgerIn, numberOrNull, recordSnapshotOf, text, toName, toRef, toText } from "./sql-rows.ts";
 import { latestVersion, type Tables } from "./sql-schema.ts";
 import { type Statements, statementsOf } from "./sql-statements.ts";
 import { SqlTables, type TablesOptions } from "./sql-tables.ts";
@@ -79,31 +66,14 @@ export const failing = {
   read: "events could not be read",
 } as const;
 
-/**
- * Returns a store in your own SQL database. At its first use, the store creates tables with the prefix `stayhook_`.
- *
- * @param driver - runs statements on the database
- * @param dialect - the SQL that differs between databases, such as `sqliteDialect`
- *
- * @example
- * ```ts
- * import { runSync, sqliteDialect, sqlStore } from "stayhook/store";
- *
- * const store = sqlStore(driver, sqliteDialect);
- * ```
- */
-export function sqlStore<Tx = never>(driver: SqlDriver, dialect: SqlDialect): EventStore<Tx> {
-  return new SqlStore<Tx>(driver, { dialect, place: "the database" });
-}
-
 export interface SqlStoreOptions extends TablesOptions {
   /** How many settles with the user's writes may hold a connection at once. Default: any number. */
   readonly writesAtOnce?: number;
 }
 
 /**
- * A store in any SQL database. The methods of the hot path (`doAdd`, `doClaim`, `doRenew`, `doSettle`, `doSetBack`) run
- * one statement after the other for each event. `PgStore` overrides them with statements for groups.
+ * A store in any SQL database. The steps of the hot path (`adding`, `claiming`, `settling`) run one statement after the other
+ * for each event. `MysqlStore` and `PgStore` have statements for groups in their place.
  */
 export class SqlStore<Tx> extends RecordStore<Tx> {
   declare readonly transactional?: true;
@@ -133,7 +103,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
 
   protected doAdd(additions: readonly Addition[]): Promise<readonly AddAnswer[]> {
     const options = { patience: patienceOf(additions.length), answerWithin: ANSWER_WITHIN };
-    return this.write(failing.add, (operation) => add(operation, additions), options);
+    return this.write(failing.add, (operation) => this.adding(operation, additions), options);
   }
 
   protected async doClaim(call: ClaimCall): Promise<Timed<ClaimResult>> {
@@ -142,10 +112,11 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     const { now, result, since } = await this.read((operation) => noneDue(operation, call, from));
     this.start.note(call, result === undefined ? since : now);
     if (result !== undefined) return { now, result };
+    const claiming = this.claiming.bind(this);
     const steps = function* (untimed: Untimed) {
       // The database's time is a moment old, so that the leases end no later than the caller expects.
       const time = untimed.dialect.clock === undefined ? Date.now() : now;
-      const timed = yield* claimEvents({ ...untimed, now: time }, call, since, from);
+      const timed = yield* claiming({ ...untimed, now: time }, call, { since, from });
       call.claimed = timed.result.claimed;
       return timed;
     };
@@ -173,7 +144,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     leaseDuration: number,
     patience: number,
   ): Promise<readonly string[]> {
-    const steps = (operation: Operation) => renew(operation, claims, leaseDuration);
+    const steps = (operation: Operation) => this.renewingAll(operation, claims, leaseDuration);
     return this.write(failing.renew, steps, { mayBeLost: true, patience });
   }
 
@@ -181,7 +152,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     const hasWrites = settlements.some(({ writes }) => writes.length > 0);
     // The user's writes may wait for locks of the user, and go on after them.
     const options = hasWrites ? {} : { patience: patienceOf(settlements.length) };
-    const steps = (operation: Operation) => settle(operation, settlements);
+    const steps = (operation: Operation) => this.settling(operation, settlements);
     const run = () => this.write(failing.settle, steps, options);
     try {
       // The user's writes may be slow. Leave connections for adds, claims and renewals.
@@ -189,12 +160,12 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     } catch (error) {
       if (!(error instanceof LeaseLost)) throw error;
       // An earlier call of this settlement may have ended the attempt while the writes of this one ran.
-      return [await this.read((operation) => alreadySettled(operation, settlements[0]!.claim))];
+      return [await this.decide((operation) => alreadySettled(operation, settlements[0]!.claim))];
     }
   }
 
   protected dueRecords(from = ""): Promise<RecordPage> {
-    return this.read((operation) => dueRecords(operation, from, this.step));
+    return this.decide((operation) => dueRecords(operation, from, this.step));
   }
 
   protected override withRecords<T>(scope: SqlScope, rule: (tables: MemoryTables) => T): Promise<T> {
@@ -204,18 +175,15 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected async doNextDue(restriction: Restriction): Promise<Timed<number | undefined>> {
-    return this.read(function* (operation) {
-      const { now } = operation;
-      const at = yield* nextDueAt(operation, restriction);
-      return { now, result: at === null ? undefined : Math.max(0, at - now) };
-    });
+    return this.decide((operation) => nextDue(operation, restriction));
   }
 
   protected doGet(eventId: string): Promise<StoredEvent | undefined> {
-    return this.read(function* ({ sql }) {
-      const [row] = yield* select(sql.eventById, toId(eventId));
-      return row && storedEventOf(row);
-    });
+    return this.read((operation) => eventOf(operation, eventId));
+  }
+
+  protected override doFind(eventId: string): Promise<StoredEvent | undefined> {
+    return this.decide((operation) => eventOf(operation, eventId));
   }
 
   protected doList(filter: RowFilter, slice: Slice): Promise<Sliced<StoredEvent[]>> {
@@ -223,10 +191,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected arrivalOf(eventId: string): Promise<number | undefined> {
-    return this.read(function* ({ sql }) {
-      const [row] = yield* select(sql.eventById, toId(eventId));
-      return row && number(row.seq);
-    });
+    return this.read((operation) => arrivalOf(operation, eventId));
   }
 
   protected async doChange(
@@ -236,7 +201,7 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     slice: Slice,
   ): Promise<Sliced<number>> {
     const find = (untimed: Untimed) => matching(untimed, "seq, id, ref", filter, slice, states);
-    const { found, next } = await this.read(find);
+    const { found, next } = await this.decide(find);
     const records = [...new Set(found.map(({ ref }) => text(ref)))].map(toName);
     const scope = { records, find, failing: "events could not be changed" };
     const changed = await this.withRecords(scope, (tables) =>
@@ -246,25 +211,15 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected doCounts(): Promise<Record<EventState, number>> {
-    return this.read(function* ({ sql }) {
-      const counts = { ...noEvents };
-      for (const { state, events } of yield* select(sql.counts))
-        counts[text(state) as EventState] = number(events);
-      return counts;
-    });
+    return this.read(countsOf);
   }
 
   protected doOldestWaiting(): Promise<number | undefined> {
-    return this.read(function* ({ sql, now }) {
-      const at = numberOrNull((yield* select(sql.oldestWaiting, now, now))[0]!.at);
-      return at === null ? undefined : Math.max(0, now - at);
-    });
+    return this.read(oldestWaiting);
   }
 
   protected doScheduledDue(): Promise<number> {
-    return this.read(function* ({ sql, now }) {
-      return number((yield* select(sql.scheduledDue, now))[0]!.events);
-    });
+    return this.read(scheduledDue);
   }
 
   protected doLastReceivedAt(): Promise<number | undefined> {
@@ -280,14 +235,11 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   }
 
   protected recordsOf(account: string, from = ""): Promise<RecordPage> {
-    return this.read((operation) => recordsOf(operation, account, from));
+    return this.decide((operation) => recordsOf(operation, account, from));
   }
 
   protected doSnapshotOf(ref: string): Promise<RecordSnapshot | undefined> {
-    return this.read(function* ({ sql }) {
-      const [row] = yield* select(sql.record, toText(ref));
-      return row === undefined || row.snapshot === null ? undefined : recordSnapshotOf(row);
-    });
+    return this.read((operation) => snapshotOf(operation, ref));
   }
 
   protected doSnapshots(after: string | undefined, limit: number): Promise<RecordSnapshot[]> {
@@ -297,11 +249,22 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     });
   }
 
-  protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
-    return this.read(function* ({ sql, now }) {
-      const [row] = yield* select(sql.meta, nameOf(key));
-      return row && { value: fromText(text(row.value)), age: Math.max(0, now - number(row.set_at)) };
+  protected doLedgerOf(ref: string): Promise<string | undefined> {
+    return this.read(function* ({ sql }) {
+      const [row] = yield* select(sql.record, toText(ref));
+      return row && ledgerIn(row);
     });
+  }
+
+  protected doLedgers(after: string | undefined, limit: number): Promise<RecordLedger[]> {
+    return this.read(function* ({ sql }) {
+      const rows = yield* select(sql.ledgersAfter, after === undefined ? "" : toText(after), limit);
+      return rows.map((row) => ({ ref: toRef(row.ref)!, ledger: ledgerIn(row)! }));
+    });
+  }
+
+  protected doGetMeta(key: string): Promise<{ readonly value: string; readonly age: number } | undefined> {
+    return this.read((operation) => metaOf(operation, key));
   }
 
   protected doSetMeta(
@@ -356,12 +319,38 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
   /** The steps of the hot path, for {@link tryOut}. */
   protected hotSteps(operation: Operation): HotSteps {
     return {
-      add: (additions) => add(operation, additions),
-      *claim(call) {
-        return (yield* claimEvents(operation, call)).result.claimed;
-      },
-      settle: (settlements) => settle(operation, settlements),
+      add: (additions) => this.adding(operation, additions),
+      claim: (call) => this.claiming(operation, call),
+      settle: (settlements) => this.settling(operation, settlements),
     };
+  }
+
+  /** The steps of `add`. */
+  protected adding(operation: Operation, additions: readonly Addition[]): SqlSteps<readonly AddAnswer[]> {
+    return add(operation, additions);
+  }
+
+  protected claiming(
+    operation: Operation,
+    call: ClaimCall,
+    search?: ClaimSearch,
+  ): SqlSteps<Timed<ClaimResult>> {
+    return claimEvents(operation, call, search);
+  }
+
+  protected renewingAll(
+    operation: Operation,
+    claims: readonly ClaimedEvent[],
+    leaseDuration: number,
+  ): SqlSteps<readonly string[]> {
+    return renew(operation, claims, leaseDuration);
+  }
+
+  protected settling(
+    operation: Operation,
+    settlements: readonly Settlement<never>[],
+  ): SqlSteps<readonly Settled[]> {
+    return settle(operation, settlements);
   }
 
   /** Runs steps in one transaction. The steps may run again, for example after a deadlock. */
@@ -390,6 +379,14 @@ export class SqlStore<Tx> extends RecordStore<Tx> {
     await this.ready();
     const { dialect, sql } = this;
     return this.driver.read(() => timed({ sql, dialect }, steps), failing.read);
+  }
+
+  /** Runs steps that only read, and decide what happens next: a copy of the database that is behind must not answer. */
+  protected async decide<T>(steps: (operation: Operation) => SqlSteps<T>): Promise<T> {
+    if (this.driver.decide === undefined) return this.read(steps);
+    await this.ready();
+    const { dialect, sql } = this;
+    return this.driver.decide(() => timed({ sql, dialect }, steps), failing.read);
   }
 
   /** Creates or upgrades the tables at the first call. */

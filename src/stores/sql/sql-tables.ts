@@ -1,5 +1,17 @@
+import { realPause } from "../../async.ts";
 import { runAsync, type SqlDriver, type SqlResult, type SqlStatement } from "./driver.ts";
-import { failedMigration, isUsable, migrate, type Tables, versionOf, withAdvice } from "./sql-schema.ts";
+import {
+  failedMigration,
+  isUsable,
+  latestVersion,
+  migrate,
+  type Tables,
+  versionOf,
+  withAdvice,
+} from "./sql-schema.ts";
+
+/** How often the store looks for tables that it has just made, and the pause before it looks again, ms. */
+const SEEN = { tries: 100, pause: 100 } as const;
 
 export interface TablesOptions {
   /** Whether the first call creates and upgrades the tables. Default `true`. */
@@ -77,6 +89,18 @@ export class SqlTables {
     } catch (error) {
       // Without a transaction, neither a right nor the time is what the store lacks.
       throw hasBegun ? withAdvice(error, tables, version) : error;
+    }
+    if (driver.decide !== undefined) await this.#seen();
+  }
+
+  /** Waits until reads see the tables. A proxy may send reads to a standby, which is behind. */
+  async #seen(): Promise<void> {
+    const latest = latestVersion(this.#tables.dialect);
+    for (let tries = 0; tries < SEEN.tries; tries += 1) {
+      // On a standby, one of the tables may be there before another one.
+      const version = await this.version().catch(() => 0);
+      if (version >= latest) return;
+      await realPause(SEEN.pause);
     }
   }
 }

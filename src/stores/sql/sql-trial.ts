@@ -2,7 +2,8 @@
 
 import { erase } from "../memory/record-rules.ts";
 import { type Addition, additionOf, type Settlement, settlementOf } from "../outcomes.ts";
-import type { AddAnswer, ClaimCall, Claimed, Settled } from "../store-steps.ts";
+import type { Timed } from "../store-clock.ts";
+import type { AddAnswer, ClaimCall, ClaimResult, Settled } from "../store-steps.ts";
 import { assertDone, trialOf } from "../store-trial.ts";
 import type { SqlSteps } from "./driver.ts";
 import { setMeta } from "./sql-changes.ts";
@@ -13,7 +14,7 @@ import type { Operation } from "./sql-records.ts";
 /** The steps of the hot path, as the store runs them. */
 export interface HotSteps {
   add(additions: readonly Addition[]): SqlSteps<readonly AddAnswer[]>;
-  claim(call: ClaimCall): SqlSteps<readonly Claimed[]>;
+  claim(call: ClaimCall): SqlSteps<Timed<ClaimResult>>;
   settle(settlements: readonly Settlement<never>[]): SqlSteps<readonly Settled[]>;
 }
 
@@ -44,12 +45,12 @@ export async function tryAndRollBack(
 function* tryAll(operation: Operation, hot: HotSteps): SqlSteps<void> {
   const { name, ref, event, outcome, call } = trialOf();
   assertDone("added", (yield* hot.add([additionOf(event, {}, call.token)]))[0] === "added");
-  const [claimed] = yield* hot.claim(call);
+  const [claimed] = (yield* hot.claim(call)).result.claimed;
   assertDone("claimed", claimed?.claim.eventId === name);
   const settled = yield* hot.settle([settlementOf(claimed!.claim, claimed!.row, outcome)]);
   assertDone("settled", settled[0]?.held === true);
   const scope = { records: [{ ref, eventId: name }], ended: "all", failing: "" } as const;
-  const removed = yield* withRecords(operation, scope, (tables) => erase(tables, ref));
+  const removed = yield* withRecords(operation, scope, (tables) => erase(tables, [ref]));
   assertDone("removed", removed === 1);
   const metas = [
     [undefined, "1"],

@@ -2,6 +2,7 @@ import type { DatabaseSync } from "node:sqlite";
 // Use imported timers: a test's fake timers replace the globals, and would stop all writes.
 import { setImmediate, setTimeout } from "node:timers";
 import type { FileGuard } from "./file-guard.ts";
+import { plainStatement } from "./plain-statement.ts";
 import { isBusy, isConstraint, isFull } from "./sqlite-errors.ts";
 import { WritesFailed } from "./user-writes.ts";
 
@@ -59,7 +60,7 @@ export class GroupCommit {
   /** @param guard - looks before and after each transaction. `undefined` for a database in memory */
   constructor(db: DatabaseSync, busyTimeout: number, guard: FileGuard | undefined) {
     this.#db = db;
-    this.#waits = Number(db.prepare("PRAGMA synchronous").get()?.synchronous) > NORMAL;
+    this.#waits = Number(plainStatement(db, "PRAGMA synchronous").get()?.synchronous) > NORMAL;
     this.#busyTimeout = busyTimeout;
     this.#guard = guard;
   }
@@ -123,7 +124,7 @@ export class GroupCommit {
     if (now - this.#checkpointAt < CHECKPOINT_AGAIN) return false;
     this.#checkpointAt = now;
     try {
-      const [answer] = this.#db.prepare("PRAGMA wal_checkpoint(TRUNCATE)").all();
+      const [answer] = plainStatement(this.#db, "PRAGMA wal_checkpoint(TRUNCATE)").all();
       return answer?.busy === 0;
     } catch {
       return false;

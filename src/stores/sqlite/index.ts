@@ -9,6 +9,7 @@ import { checkVersions, type MigrationOptions, migrationScript } from "../sql/mi
 import { isUsable, migrate, versionOf } from "../sql/sql-schema.ts";
 import { SqlStore } from "../sql/sql-store.ts";
 import { assertFolderMounted } from "./mounted-alone.ts";
+import { assertPlain, plainStatement } from "./plain-statement.ts";
 import { sqliteDialect } from "./sqlite-dialect.ts";
 import { executeOn, type Opened, SqliteDriver } from "./sqlite-driver.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
@@ -85,7 +86,7 @@ export function sqliteStore(
  * ```ts
  * import { migrationSql } from "stayhook/sqlite";
  *
- * database.exec(`BEGIN IMMEDIATE; ${migrationSql({ from: 2 })} COMMIT`);
+ * database.exec(`BEGIN IMMEDIATE; ${migrationSql({ from: 3 })} COMMIT`);
  * ```
  */
 export function migrationSql(options: MigrationOptions = {}): string {
@@ -137,7 +138,8 @@ function open(source: string | DatabaseSync, options: OpenOptions): Opened {
   let db: DatabaseSync | undefined;
   try {
     db = own ? openFile(source, options) : source;
-    const file = String(db.prepare("PRAGMA database_list").get()?.file ?? "") || undefined;
+    assertPlain(db);
+    const file = String(plainStatement(db, "PRAGMA database_list").get()?.file ?? "") || undefined;
     if (file !== undefined) assertFolderMounted(file);
     prepare(db, options);
     return { db, own, name, file };
@@ -194,7 +196,7 @@ function prepare(db: DatabaseSync, { durability, busyTimeout, migrate: migrates 
 /** Large statements need a temporary file, for which a container with a read-only root has no folder. */
 function keepInMemory(db: DatabaseSync): void {
   // The pragma would delete the user's temporary tables.
-  if (db.prepare("SELECT 1 FROM sqlite_temp_schema LIMIT 1").get() === undefined)
+  if (plainStatement(db, "SELECT 1 FROM sqlite_temp_schema LIMIT 1").get() === undefined)
     db.exec("PRAGMA temp_store = MEMORY");
 }
 

@@ -1,7 +1,7 @@
 // Warns of a second SQLite library in this process on a store's file. POSIX gives locks to processes, so the two libraries
 // do not see each other's locks, and overwrite each other's commits. See https://www.sqlite.org/howtocorrupt.html, 2.2.1.
 
-import { readdirSync, readFileSync, readlinkSync, statSync } from "node:fs";
+import { readdirSync, readFileSync, readlinkSync, realpathSync } from "node:fs";
 // Use an imported timer: a test's fake timers replace the globals.
 import { setTimeout } from "node:timers";
 
@@ -64,13 +64,10 @@ function otherLibrary(): string | undefined {
  */
 function librariesOn(file: string): number {
   try {
-    const shm = statSync(`${file}-shm`);
+    const shm = realpathSync(`${file}-shm`);
     return readdirSync("/proc/self/fd").filter((fd) => {
       try {
-        const path = `/proc/self/fd/${fd}`;
-        if (!readlinkSync(path).endsWith("-shm")) return false;
-        const { dev, ino } = statSync(path);
-        return dev === shm.dev && ino === shm.ino && flagsOf(fd).endsWith(READ_WRITE);
+        return readlinkSync(`/proc/self/fd/${fd}`) === shm && flagsOf(fd).endsWith(READ_WRITE);
       } catch {
         // Another thread has closed the descriptor meanwhile.
         return false;

@@ -16,9 +16,9 @@ const SUFFIX = "substr(ref, -3)";
  *
  * **events**: `seq` numbers the events in order of arrival. `ref` is the key of the event's record. An event without a
  * record has its own key. `due_at` is when the event can be claimed, or when its lease ends. It is NULL for a done or
- * parked event. `lease` is the token of the event's last lease. `done_at` is when the event became done or parked.
+ * parked event. `first_due_at` is when it was first due or replayed. `lease` is the token of the event's last lease. `done_at` is when the event became done or parked.
  *
- * **records**: one row for each record that has a due event, a lease or a snapshot. `due_at` is when its next event or
+ * **records**: one row for each record that has a due event, a lease, a snapshot or a ledger. `due_at` is when its next event or
  * its lease is due. It is NULL if all events are done or parked. `lease` is the token of the last lease, and `lease_end`
  * is NULL without a lease.
  *
@@ -55,10 +55,13 @@ export const sqliteDialect: SqlDialect = {
       ref TEXT NOT NULL,
       state TEXT NOT NULL,
       due_at INTEGER,
+      first_due_at INTEGER NOT NULL,
       received_at INTEGER NOT NULL,
       attempts INTEGER NOT NULL DEFAULT 0,
       outages INTEGER NOT NULL DEFAULT 0,
       first_outage_at INTEGER,
+      failures INTEGER NOT NULL DEFAULT 0,
+      refusals INTEGER NOT NULL DEFAULT 0,
       replayed INTEGER NOT NULL DEFAULT 0,
       lease TEXT,
       claimed_at INTEGER,
@@ -75,7 +78,7 @@ export const sqliteDialect: SqlDialect = {
     ) STRICT`,
     "CREATE INDEX stayhook_events_due ON stayhook_events (ref, due_at) WHERE due_at IS NOT NULL",
     `CREATE INDEX stayhook_events_record ON stayhook_events (${BLOCK}, ${SUFFIX})`,
-    "CREATE INDEX stayhook_events_waiting ON stayhook_events (state, received_at) WHERE state <> 'done'",
+    "CREATE INDEX stayhook_events_waiting ON stayhook_events (state, first_due_at) WHERE state <> 'done'",
     "CREATE INDEX stayhook_events_scheduled ON stayhook_events (due_at) WHERE state = 'scheduled'",
     "CREATE INDEX stayhook_events_done ON stayhook_events (source, done_at) WHERE state = 'done'",
     "CREATE INDEX stayhook_events_parked ON stayhook_events (done_at) WHERE state = 'parked'",
@@ -89,10 +92,11 @@ export const sqliteDialect: SqlDialect = {
       lease_duration INTEGER,
       snapshot TEXT,
       sequence INTEGER NOT NULL DEFAULT 0,
-      seen_at INTEGER
+      seen_at INTEGER,
+      ledger TEXT
     ) STRICT, WITHOUT ROWID`,
     "CREATE INDEX stayhook_records_due ON stayhook_records (due_at, lease_end) WHERE due_at IS NOT NULL",
-    "CREATE INDEX stayhook_records_seen ON stayhook_records (seen_at) WHERE snapshot IS NOT NULL",
+    "CREATE INDEX stayhook_records_seen ON stayhook_records (seen_at) WHERE snapshot IS NOT NULL AND ledger IS NULL",
     // Triggers update the counts, because counting millions of events every second would take too long.
     "CREATE TABLE stayhook_counts (state TEXT PRIMARY KEY, events INTEGER NOT NULL) STRICT, WITHOUT ROWID",
     `INSERT INTO stayhook_counts VALUES

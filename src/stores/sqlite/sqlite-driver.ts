@@ -12,6 +12,7 @@ import {
 } from "../sql/driver.ts";
 import { abandon, FileGuard } from "./file-guard.ts";
 import { GroupCommit } from "./group-commit.ts";
+import { plainStatement } from "./plain-statement.ts";
 import { SecondLibrary } from "./second-library.ts";
 import { isBusy, storeError } from "./sqlite-errors.ts";
 import { Notifier } from "./sqlite-notifier.ts";
@@ -121,7 +122,7 @@ export function executeOn(db: DatabaseSync): (step: SqlStatement | SqlWrites) =>
     const { sql, params, query } = step;
     let statement = prepared.get(sql);
     if (statement === undefined) {
-      statement = db.prepare(sql);
+      statement = plainStatement(db, sql);
       prepared.set(sql, statement);
     }
     if (query) return { rows: statement.all(...params), changes: 0 };

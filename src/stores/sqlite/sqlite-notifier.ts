@@ -3,6 +3,7 @@ import type { DatabaseSync, StatementSync } from "node:sqlite";
 // Use imported timers: a test's fake timers replace the globals, and would stop wake-ups from other processes.
 import { clearInterval, setInterval } from "node:timers";
 import type { SqlNotifier } from "../sql/driver.ts";
+import { plainStatement } from "./plain-statement.ts";
 
 /** The time between two checks for commits, ms. These checks find a commit that the file watcher has missed. */
 const NET = 1000;
@@ -24,7 +25,7 @@ export class Notifier implements SqlNotifier {
   constructor(db: DatabaseSync, file: string | undefined) {
     this.#file = file;
     // `data_version` changes with each commit of another connection.
-    this.#version = db.prepare("PRAGMA data_version");
+    this.#version = plainStatement(db, "PRAGMA data_version");
   }
 
   notify(): void {

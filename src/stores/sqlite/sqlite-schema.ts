@@ -9,6 +9,7 @@ import { storeError } from "./sqlite-errors.ts";
 export const sqliteTables: Tables = {
   dialect: sqliteDialect,
   place: "the file",
+  elsewhere: "give the store another file, or delete this one",
   migrationCall: (from, to) => `migrationSql({ from: ${from}, to: ${to} })`,
 };
 

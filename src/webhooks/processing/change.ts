@@ -1,32 +1,32 @@
 // Handles a record that was found: its callback, its new snapshot, and whether it is read again later.
 
-import type { Booking, Listing } from "../../models/records.ts";
+import type { Booking } from "../../models/records.ts";
 import { isOwnId } from "../own-ids.ts";
 import { eventType } from "../refs.ts";
+import { type EventStays, staysOf } from "../stay-change.ts";
 import { deadlineOf, requestedAtOf } from "./event-times.ts";
-import { knownStayOf, withKnownStay } from "./known-stay.ts";
+import { knownOf, withKnown } from "./known-stay.ts";
 import { laterLook } from "./rechecks.ts";
-import { callbackFailed, compared, type Done, type Failed, type RecordWork } from "./record-work.ts";
+import { compare, hiddenIn, keeping } from "./record.ts";
+import { callbackFailed, type Done, type Ended, type RecordWork } from "./record-work.ts";
 import { runCallback } from "./run-callback.ts";
+import type { Look } from "./snapshots.ts";
 
 /** Handles a record that was read for a notification, the reconciler or a recheck. */
-export async function handleFound<Tx>(
-  work: RecordWork<Tx>,
-  record: Booking | Listing,
-): Promise<Done<Tx> | Failed> {
-  const { options, claim, subject } = work;
-  const type = eventType(subject.kind, record.status);
+export async function handleFound<Tx>(work: RecordWork<Tx>, look: Look): Promise<Ended<Tx>> {
+  const { claim, subject } = work;
+  const { status } = look.record;
   try {
-    const look = compared(work, record);
+    const { changed } = compare(claim.previous, look);
     const { source, replayed } = claim;
     // A reconcile or recheck event of an unchanged record runs no callback: an earlier event has handled the record.
-    const onChangeOnly = options.skipUnchanged || source !== "webhook";
-    const isAskedFor = replayed || isOwnId("again", claim.eventId);
-    const runs = look.changed || isAskedFor || !onChangeOnly;
-    const done = await handleLook(work, record, look, runs);
-    return { ...done, extra: laterLook(work, record.status, look.changed) };
+    const onChangeOnly = source !== "webhook";
+    const isAgain = isOwnId("again", claim.eventId) || isOwnId("again-known", claim.eventId);
+    const runs = changed || replayed || isAgain || !onChangeOnly;
+    const done = await handleLook(work, look, runs);
+    return { ...done, extra: laterLook(work, status, changed) };
   } catch (error) {
-    return callbackFailed(work, error, type);
+    return callbackFailed(work, error, eventType(subject.kind, status));
   }
 }
 
@@ -57,36 +57,41 @@ async function toldBefore<Tx>({ options, claim }: RecordWork<Tx>): Promise<numbe
  * @param runs - whether the callback runs
  * @throws the error of the callback
  */
-export async function handleLook<Tx>(
-  work: RecordWork<Tx>,
-  record: Booking | Listing,
-  look: ReturnType<typeof compared>,
-  runs: boolean,
-): Promise<Done<Tx>> {
+export async function handleLook<Tx>(work: RecordWork<Tx>, look: Look, runs: boolean): Promise<Done<Tx>> {
   const { options, claim, context, subject } = work;
-  const { changed, changes, previous, snapshot, stay } = look;
+  const { record } = look;
   const type = eventType(subject.kind, record.status);
-  const isBooking = subject.kind === "booking";
-  if (isBooking) options.staySeen(claim, snapshot, stay);
-  const before = claim.previous;
-  const requestedBefore = before?.status === "Request" ? knownStayOf(before).requestedAt : undefined;
+  const before = claim.previous && knownOf(claim.previous);
+  const compared = compare(claim.previous, look);
+  const stays = staysIn(work, look);
+  if (stays) options.staySeen(claim.ref!, look, stays);
   const requestedAt =
     type === "booking.Request"
-      ? requestedAtOf(claim, requestedBefore ?? (await toldBefore(work)))
+      ? requestedAtOf(claim, before?.requestedAt ?? (await toldBefore(work)))
       : undefined;
-  const called = runs
-    ? await runCallback(options, claim, context, {
-        type,
-        status: record.status,
-        [subject.kind]: record,
-        changed,
-        changes,
-        previous,
-        ...(requestedAt !== undefined && { decideBy: deadlineOf(requestedAt) }),
-      })
-    : undefined;
-  const kept = isBooking
-    ? withKnownStay(snapshot, stay, before, called !== undefined, requestedAt)
-    : snapshot;
-  return { state: "done", type, snapshot: { snapshot: kept, changed }, ...called };
+  const fields = {
+    type,
+    status: record.status,
+    [subject.kind]: record,
+    ...compared,
+    ...(requestedAt !== undefined && { decideBy: deadlineOf(requestedAt) }),
+  };
+  const called = runs ? await runCallback(options, claim, context, fields, stays) : undefined;
+  // A callback that did not run has changed nothing at the user's side.
+  const { stay, handled } =
+    before?.handled && !called ? before : { stay: stays?.to, handled: !stays || called !== undefined };
+  const known = { stay, handled, requestedAt, read: hiddenIn(look) };
+  const snapshot = withKnown(keeping(claim.previous, look), known);
+  return { state: "done", type, snapshot: { snapshot, changed: compared.changed }, ...called };
+}
+
+/** Returns what an event tells of the stay of a booking. `undefined` for a listing. */
+export function staysIn<Tx>({ options, claim, subject }: RecordWork<Tx>, look: Look): EventStays | undefined {
+  if (subject.kind !== "booking") return undefined;
+  const { bookingCode, status } = look.record as Booking;
+  const { base: fields, timeZone, zoneProblem } = look;
+  const known = claim.previous && knownOf(claim.previous).stay;
+  const stays = staysOf({ bookingCode, status, fields, timeZone }, known, options.holds);
+  // Days that nobody knows without a zone are not absent.
+  return stays.problem && zoneProblem ? { ...stays, problem: zoneProblem as Error } : stays;
 }

@@ -12,6 +12,8 @@ export interface RecheckJson {
   readonly decideBy?: string | undefined;
   /** Whether the notification cannot have been sent for what was read, so that a third look follows if nothing changes. */
   readonly unexplained?: boolean;
+  /** If the recheck was due when it was recorded: the claim time of that attempt, so that a read since then serves it. */
+  readonly servedSince?: number;
   /** The id of the notification's event. */
   readonly recheckOf?: string;
 }

@@ -2,13 +2,14 @@
 
 import { now } from "../../clock.ts";
 import { StayhookError } from "../../errors.ts";
-import type { Booking, Listing } from "../../models/records.ts";
-import { isLastAttempt } from "../../queue/retries.ts";
+import { isLastAttempt } from "../../queue/wait-rules.ts";
 import type { FurtherEvent } from "../../stores/event-store.ts";
 import { rowIdOf } from "../../stores/firing-id.ts";
+import type { Snapshot } from "../../stores/snapshot.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { ownId } from "../own-ids.ts";
 import { eventType } from "../refs.ts";
+import type { EventStays } from "../stay-change.ts";
 import {
   callbackFor,
   changesBefore,
@@ -18,10 +19,12 @@ import {
   timerKey,
   timerOf,
 } from "../timer-rules.ts";
-import { handleLook } from "./change.ts";
+import { handleLook, staysIn } from "./change.ts";
 import { recheckNow } from "./rechecks.ts";
-import { callbackFailed, compared, type Done, type Failed, type RecordWork } from "./record-work.ts";
+import { compare, hasNewFields, keeping } from "./record.ts";
+import { callbackFailed, type Done, type Ended, type RecordWork } from "./record-work.ts";
 import { runCallback } from "./run-callback.ts";
+import type { Look } from "./snapshots.ts";
 
 /** How many changes in a row come before a timer. A record may differ at each read, and its timer must fire all the same. */
 const MOST_CHANGES = 5;
@@ -29,30 +32,30 @@ const MOST_CHANGES = 5;
 const [LEAST_WAIT, MOST_WAIT] = [100, 60_000];
 
 /** Handles a timer whose record was found. */
-export async function fireTimer<Tx>(
-  work: RecordWork<Tx>,
-  record: Booking | Listing,
-): Promise<Done<Tx> | Failed> {
+export async function fireTimer<Tx>(work: RecordWork<Tx>, look: Look): Promise<Ended<Tx>> {
   const { claim, subject } = work;
-  const fields = { status: record.status, [subject.kind]: record };
-  let look: ReturnType<typeof compared>;
-  try {
-    look = compared(work, record);
-  } catch (error) {
-    return callbackFailed(work, error, timerTypeOf(work));
-  }
-  const fire = () => callTimer(work, { ...fields, previous: look.previous });
+  const { record } = look;
+  const { changed, previous } = compare(claim.previous, look);
+  const fields = { status: record.status, [subject.kind]: record, previous };
+  const fire = () => callTimer(work, fields, staysIn(work, look));
   if (!claim.previous) return (await waitForFirst(work)) ?? (await fire());
-  if (!look.changed) return await fire();
+  if (!changed) return learning(claim.previous, look, await fire());
   const change = asChange(work);
-  const handle = async (): Promise<Done<Tx> | Failed> => {
+  const handle = async (): Promise<Ended<Tx>> => {
     try {
-      return await handleLook(change, record, look, true);
+      return await handleLook(change, look, true);
     } catch (error) {
       return callbackFailed(change, error, eventType(subject.kind, record.status));
     }
   };
   return await handleBefore(work, handle, fire);
+}
+
+/** Adds the fields that a deployment has added to `track` to the snapshot of an unchanged record. */
+function learning<Tx>(previous: Snapshot, look: Look, ended: Ended<Tx>): Ended<Tx> {
+  if (ended.state !== "done" || !hasNewFields(previous, look)) return ended;
+  const { fields } = keeping(previous, look);
+  return { ...ended, snapshot: { snapshot: { ...previous, fields }, changed: false } };
 }
 
 /**
@@ -65,14 +68,15 @@ export async function fireTimer<Tx>(
  */
 export async function handleBefore<Tx>(
   work: RecordWork<Tx>,
-  handle: () => Promise<Done<Tx> | Failed>,
-  fire: () => Promise<Done<Tx> | Failed>,
-): Promise<Done<Tx> | Failed> {
+  handle: () => Promise<Ended<Tx>>,
+  fire: () => Promise<Ended<Tx>>,
+): Promise<Ended<Tx>> {
   const { claim, options } = work;
   if (changesBefore(claim) >= MOST_CHANGES) return await fire();
   const handled = await handle();
   if (handled.state === "done") return withTimer(work, handled);
-  if (!isLastAttempt(claim.attempts, handled, options.queued!.limits)) return handled;
+  if (handled.state === "released") return handled;
+  if (!isLastAttempt(handled, claim, options.queued!.limits)) return handled;
   const fired = await fire();
   return { ...fired, events: [...(fired.events ?? []), recheckNow(claim)] };
 }
@@ -130,7 +134,11 @@ const WAITING = (["pending", "retrying"] as const).flatMap((state) =>
 );
 
 /** Runs the callback of a timer. */
-export async function callTimer<Tx>(work: RecordWork<Tx>, fields: object): Promise<Done<Tx> | Failed> {
+export async function callTimer<Tx>(
+  work: RecordWork<Tx>,
+  fields: object,
+  stays: EventStays | undefined,
+): Promise<Ended<Tx>> {
   const { options, claim, context } = work;
   const type = timerTypeOf(work);
   try {
@@ -140,7 +148,7 @@ export async function callTimer<Tx>(work: RecordWork<Tx>, fields: object): Promi
       );
     const timer = timerOf(claim);
     const event = { type, ...fields, changed: false, changes: {}, timer };
-    return { state: "done", type, ...(await runCallback(options, claim, context, event)) };
+    return { state: "done", type, ...(await runCallback(options, claim, context, event, stays)) };
   } catch (error) {
     return callbackFailed(work, error, type);
   }

@@ -3,7 +3,7 @@
 import { GONE } from "../../models/statuses.ts";
 import type { Snapshot } from "../../stores/snapshot.ts";
 import type { Subject } from "../refs.ts";
-import { knownStayOf, withKnownStay } from "./known-stay.ts";
+import { knownOf, withKnown } from "./known-stay.ts";
 import { type Comparison, compare } from "./record.ts";
 
 /** Whether the last handled event of the record was that it is gone. */
@@ -19,18 +19,11 @@ export interface GoneRecord extends Comparison {
 }
 
 /** @param previous - the record's last snapshot, which may say itself that the record is gone */
-export function goneRecordOf(subject: Subject, previous: Snapshot): GoneRecord {
-  const { kind, account, ...identity } = subject;
+export function goneRecordOf({ account: _, kind: __, ...identity }: Subject, previous: Snapshot): GoneRecord {
   const snapshot: Snapshot = { status: GONE, fields: previous.fields };
   return {
     record: { ...previous.fields, ...identity, status: GONE },
-    snapshot: kind === "booking" ? withKnownStay(snapshot, stayOf(previous), previous, true) : snapshot,
-    ...compare(previous, { snapshot, tracked: Object.keys(previous.fields) }),
+    snapshot: withKnown(snapshot, { handled: true, read: knownOf(previous).read }),
+    ...compare(previous, { snapshot, base: {} }),
   };
-}
-
-/** The stay that the user's side knew stays known, so that nothing is lost if the record comes back. */
-function stayOf(previous: Snapshot) {
-  const { checkIn, checkOut, listingId } = knownStayOf(previous);
-  return { checkIn, checkOut, listingId };
 }

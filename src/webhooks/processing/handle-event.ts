@@ -1,19 +1,24 @@
 import { accountOf } from "../../account.ts";
 import { StayhookError } from "../../errors.ts";
-import type { Booking, Listing } from "../../models/records.ts";
+import { toInteger } from "../../models/ids.ts";
+import type { Booking } from "../../models/records.ts";
 import type { Work, WorkResult } from "../../queue/work.ts";
+import { thingType } from "../../stays/thing-events.ts";
 import type { FurtherEvent } from "../../stores/event-store.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
-import { isOwnId, ownId } from "../own-ids.ts";
+import { isOfKnownRecord, isOwnId, ownId } from "../own-ids.ts";
 import { bookingRef, eventType, parseRef } from "../refs.ts";
 import { timerOf } from "../timer-rules.ts";
-import { handleFound } from "./change.ts";
+import { handleFound, staysIn } from "./change.ts";
 import { timestampOf } from "./event-times.ts";
 import { fireTimer, movedTo, timerTypeOf } from "./fire-timer.ts";
-import { handleFailedRead } from "./missing-record.ts";
-import { readRecord } from "./read-record.ts";
-import { compared, type Done, type Failed, type RecordWork, type WorkOptions } from "./record-work.ts";
+import { type Found, forget, withPlan } from "./handle-thing.ts";
+import { handleFailedRead, handleGone } from "./missing-record.ts";
+import { type ReadRecord, readRecord } from "./read-record.ts";
+import { canonicalJson, compare, type RecentRead } from "./record.ts";
+import { callbackFailed, type Ended, type RecordWork, type WorkOptions } from "./record-work.ts";
 import { runCallback } from "./run-callback.ts";
+import type { Look } from "./snapshots.ts";
 
 /** Makes the function that handles one event: it reads the record, then runs the callback for the record's status. */
 export function createWork<Tx>(options: WorkOptions<Tx>): Work<Tx> {
@@ -21,7 +26,12 @@ export function createWork<Tx>(options: WorkOptions<Tx>): Work<Tx> {
     const stray = strayFrom(claim, options.hasAccounts);
     if (stray) return { state: "failed", reason: "callback", error: stray };
     const subject = parseRef(claim.ref);
-    if (subject) return await handleRecord({ options, claim, context, subject });
+    if (subject) {
+      // The user has erased the record since the event was added. Only a notification or `watch` brings it back.
+      const isErased = !claim.previous && isOfKnownRecord(claim.eventId);
+      if (isErased) return { state: "done", type: eventType(subject.kind, "unknown") };
+      return await handleRecord({ options, claim, context, subject });
+    }
     const type = claim.topic === "messages" ? "message" : "unknown";
     try {
       return { state: "done", type, ...(await runCallback(options, claim, context, { type })) };
@@ -42,49 +52,92 @@ function strayFrom(claim: ClaimedEvent, hasAccounts: boolean): StayhookError | u
   );
 }
 
-async function handleRecord<Tx>(work: RecordWork<Tx>): Promise<Done<Tx> | Failed> {
-  const record = recentRecord(work);
-  return record ? await handleAnswer(work, record) : await readAndHandle(work);
+async function handleRecord<Tx>(work: RecordWork<Tx>): Promise<Ended<Tx>> {
+  const forgotten = await forget(work);
+  if (forgotten) return forgotten;
+  const recent = recentRead(work);
+  if (recent === "gone") return await handleGone(work, work.claim.previous!);
+  return recent ? await handleAnswer(work, recent.read, recent) : await readAndHandle(work);
 }
 
-async function readAndHandle<Tx>(work: RecordWork<Tx>): Promise<Done<Tx> | Failed> {
+async function readAndHandle<Tx>(work: RecordWork<Tx>): Promise<Ended<Tx>> {
   const { options, claim, context, subject } = work;
   const { client, queued } = options;
-  const since = performance.now();
-  let record: Booking | Listing;
+  const found = (read: ReadRecord): Promise<Ended<Tx>> => {
+    // A recent answer says nothing about the platform now.
+    context.answered("record");
+    return handleAnswer(work, read);
+  };
+  let read: ReadRecord;
   try {
-    record = await readRecord(client, subject, context.signal);
+    read = await readRecord(client, subject, context.signal);
   } catch (error) {
     queued?.recent.drop(claim.ref);
-    return await handleFailedRead(work, error, () => readAndHandle(work));
+    return await handleFailedRead(work, error, found);
   }
-  queued?.recent.keep(claim, record);
-  queued?.goneWitness.found(claim.ref!, since);
-  // A recent answer says nothing about the platform now.
-  context.answered();
-  return await handleAnswer(work, record);
+  return await found(read);
 }
 
-async function handleAnswer<Tx>(work: RecordWork<Tx>, record: Booking | Listing): Promise<Done<Tx> | Failed> {
+/** @param recent - what an earlier event has seen in the same answer */
+async function handleAnswer<Tx>(
+  work: RecordWork<Tx>,
+  read: ReadRecord,
+  recent?: RecentRead,
+): Promise<Ended<Tx>> {
   const { options, claim, subject } = work;
-  options.statusSeen(subject.kind, record.status, claim.ref);
+  const { kind, account } = subject;
+  const { status } = read.record;
+  options.statusSeen(kind, status, claim.ref);
   const isTimer = claim.source === "timer";
-  const ref = differingRef(work, record);
-  if (ref === undefined) return await (isTimer ? fireTimer(work, record) : handleFound(work, record));
-  return isTimer
-    ? { state: "done", type: timerTypeOf(work), events: await movedTo(work, ref, timerOf(claim)) }
-    : { state: "done", type: eventType(subject.kind, record.status), events: [followUpOf(claim, ref)] };
+  const type = isTimer
+    ? timerTypeOf(work)
+    : claim.source === "thing"
+      ? thingType(claim)
+      : eventType(kind, status);
+  const ref = differingRef(work, read.record);
+  if (ref !== undefined) {
+    options.queued?.recent.keep(claim, read);
+    const events = isTimer ? await movedTo(work, ref, timerOf(claim)) : [followUpOf(claim, ref)];
+    return { state: "done", type, events };
+  }
+  let look = recent?.look;
+  try {
+    look ??= await options.lookAt(kind, read, account);
+  } catch (error) {
+    return callbackFailed(work, error, type);
+  }
+  if (!recent?.look) options.queued?.recent.keep(claim, read, look);
+  const seen = look;
+  const found = foundIn(work, seen, recent?.look && recent.claimedAt);
+  return await withPlan(work, found, (planned) =>
+    isTimer ? fireTimer(planned, seen) : handleFound(planned, seen),
+  );
 }
 
-/** Returns a recently read record, unless another process has stored a different snapshot since the read. */
-function recentRecord<Tx>(work: RecordWork<Tx>): Booking | Listing | undefined {
-  const { options, claim } = work;
-  const record = options.queued?.recent.find(claim);
-  try {
-    return record && (!claim.previous || !compared(work, record).changed) ? record : undefined;
-  } catch {
-    return undefined;
-  }
+/** Returns what the plan of a booking is made of. */
+function foundIn<Tx>(work: RecordWork<Tx>, look: Look, readFor: number | undefined): Found | undefined {
+  const stays = staysIn(work, look);
+  if (!stays) return undefined;
+  const { changed } = compare(work.claim.previous, look);
+  const { record, base, zoneProblem } = look;
+  return {
+    booking: record as Booking,
+    stays,
+    listingId: toInteger(base.listingId),
+    readFor,
+    zoneProblem,
+    changed,
+  };
+}
+
+/** Returns a recent answer, unless another process has stored a different snapshot since the read. */
+function recentRead<Tx>({ options, claim }: RecordWork<Tx>): RecentRead | "gone" | undefined {
+  const recent = options.queued?.recent.find(claim);
+  if (recent === "gone") return claim.previous && recent;
+  if (!recent?.look || !claim.previous) return recent;
+  // The event of the change, which writes its snapshot, may come after the things that are due.
+  const isSame = canonicalJson(claim.previous) === canonicalJson(recent.previous);
+  return isSame || !compare(claim.previous, recent.look).changed ? recent : undefined;
 }
 
 /**
@@ -93,7 +146,7 @@ function recentRecord<Tx>(work: RecordWork<Tx>): Booking | Listing | undefined {
  */
 function differingRef<Tx>(
   { options, claim, subject }: RecordWork<Tx>,
-  record: Booking | Listing,
+  record: ReadRecord["record"],
 ): string | undefined {
   const { source, ref, eventId } = claim;
   const isFirst = source === "timer" || (source === "webhook" && !isOwnId("follow-up", eventId));

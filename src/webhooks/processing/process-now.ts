@@ -7,7 +7,7 @@ import { InvalidArgumentError, type Issue, StayhookError } from "../../errors.ts
 import type { Log } from "../../logger.ts";
 import { withoutRounded } from "../../models/exact-json.ts";
 import { CancellableRun } from "../../queue/cancellable-run.ts";
-import { isLastAttempt } from "../../queue/retries.ts";
+import { REFUSALS } from "../../queue/wait-rules.ts";
 import type {
   AttemptResult,
   Policy,
@@ -22,7 +22,7 @@ import { withSubject } from "../receiving/answers.ts";
 import { logDoubts, parseBody } from "../receiving/parse.ts";
 
 /** Options of {@link WebhookHandler.process}. */
-export interface ProcessOptions {
+export type ProcessOptions = {
   /** Cuts off the attempt: if this signal aborts, `event.signal` aborts, too. */
   readonly signal?: AbortSignal | undefined;
   /** The number of the attempt, from 1, which becomes `event.attempt`. Default 1. */
@@ -32,7 +32,7 @@ export interface ProcessOptions {
    * already.
    */
   readonly account?: string | undefined;
-}
+};
 
 /** The result of {@link WebhookHandler.process}. */
 export interface Processed {
@@ -44,7 +44,11 @@ export interface Processed {
   readonly status: string | undefined;
 }
 
-/** The error that {@link WebhookHandler.process} throws. Says whether and when your queue should try again. */
+/**
+ * `webhooks.process()` could not process a notification. Tells your queue whether and when to try again: if `retryable` is
+ * `false`, move the notification to the dead letter queue. Otherwise wait for `retryAfter` seconds if the platform asks for a
+ * wait. `reason` is the kind of failure, and `cause` the original error.
+ */
 export class ProcessingError extends StayhookError {
   static {
     brand(this, "ProcessingError");
@@ -105,6 +109,7 @@ export async function processNow<Tx>(
       const { type, snapshot } = ended;
       return { outcome: "done", type, result: { eventId, type, status: snapshot?.snapshot.status } };
     }
+    if (ended.state === "released") throw new StayhookError("process() has no store to record changes in");
     const { type, reason, error } = ended;
     const result = errorOf(ended, event, attempt, { maxAttempts });
     return { outcome: result.retryable ? "retrying" : "parked", type, reason, error, result };
@@ -184,8 +189,8 @@ function stringify(value: unknown): string | undefined {
 }
 
 /**
- * Makes the claim that a store would return. Without a previous snapshot, each record counts as changed, so that the
- * callback runs even with `skipUnchanged`. The lease is empty, because the user's own queue locks the event.
+ * Makes the claim that a store would return. Without a previous snapshot, each record counts as changed. The
+ * lease is empty, because the user's own queue locks the event.
  */
 function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
   const now = Date.now();
@@ -193,12 +198,18 @@ function claimOf(event: NewEvent, attempt: number): ClaimedEvent {
     ...event,
     receivedAt: now,
     claimedAt: now,
+    dueAt: new Date(now),
+    firstDueAt: new Date(now),
     attempts: attempt,
     outages: 0,
     outageFor: 0,
+    failures: 0,
+    refusals: 0,
+    lastFailure: undefined,
     replayed: false,
     previous: undefined,
     sequence: 0,
+    ledger: undefined,
     lease: "",
   };
 }
@@ -228,7 +239,9 @@ function errorOf(
   policy: Pick<Policy, "maxAttempts">,
 ): ProcessingError {
   const { reason, error: cause, outage } = failure;
-  const retryable = reason === "unavailable" || !isLastAttempt(attempt, failure, policy);
+  // The queue of the user has one count, so that the attempts that were refused are not told apart.
+  const most = failure.refused ? Math.min(REFUSALS, policy.maxAttempts) : policy.maxAttempts;
+  const retryable = reason === "unavailable" || attempt < most;
   const retryAfter = outage?.retryAfter === undefined ? undefined : outage.retryAfter / 1000;
   const about = event.ref ?? "no record";
   return new ProcessingError(`Event ${event.eventId} (${about}) failed: ${errorText(cause)}`, {

@@ -1,12 +1,10 @@
 // Warnings of what was read: a status that this version does not know, and a stay that cannot be read.
 
 import type { Log } from "../../logger.ts";
-import type { Snapshot } from "../../stores/snapshot.ts";
-import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { eventType, type Subject } from "../refs.ts";
-import { stayBefore } from "../stay-change.ts";
+import type { EventStays } from "../stay-change.ts";
 import { callbackFor } from "../timer-rules.ts";
-import { endsStay, knownStayOf, type StayFields, stayOf } from "./known-stay.ts";
+import type { Look } from "./snapshots.ts";
 
 /** The number of statuses that the handler remembers. A platform that sends random ones must not fill the log. */
 const MOST_STATUSES = 100;
@@ -39,35 +37,21 @@ export function unknownStatuses(on: object, log: Log): StatusSeen {
 const MOST_STAYS = 1000;
 
 /** Tells what was read of a booking whose stay may be unreadable. */
-export type StaySeen = (
-  claim: Pick<ClaimedEvent, "ref" | "previous">,
-  snapshot: Snapshot,
-  stay: StayFields,
-) => void;
+export type StaySeen = (ref: string, look: Pick<Look, "snapshot" | "base">, stays: EventStays) => void;
 
 /** Makes a function that warns, once for each booking and state, that an old stay holds because the new one is unreadable. */
 export function unreadableStays(log: Log): StaySeen {
   const told = new Set<string>();
-  return ({ ref, previous }, { status }, stay) => {
-    const problem = previous && !endsStay(status) ? problemOf(stay) : undefined;
-    const old = previous && problem !== undefined && stayBefore(ref!, knownStayOf(previous));
-    if (!old) return;
-    const key = JSON.stringify([ref, status, stay]);
+  return (ref, { snapshot, base }, { from, problem }) => {
+    if (!from || !problem) return;
+    const key = JSON.stringify([ref, snapshot.status, base]);
     if (told.has(key)) return;
     told.delete(told.size >= MOST_STAYS ? told.values().next().value! : "");
     told.add(key);
+    const { message } = problem;
     log.warn(
-      `the stay of ${ref} cannot be read: ${problem}${/[?.]$/.test(problem!) ? "" : "."} The stay from ${old.checkIn} to ${old.checkOut} at listing ${old.listingId} still holds`,
+      `the stay of ${ref} cannot be read: ${message}${/[?.]$/.test(message) ? "" : "."} The stay from ${from.checkIn} to ${from.checkOut} at listing ${from.listingId} still holds`,
       { ref },
     );
   };
-}
-
-function problemOf(stay: StayFields): string | undefined {
-  try {
-    stayOf(stay);
-    return undefined;
-  } catch (error) {
-    return (error as Error).message;
-  }
 }

@@ -59,5 +59,5 @@ function recheckOf({ ref, traceparent }: ClaimedEvent, wait: number, origin: Rec
 
 /** Returns the event that handles a change whose callback failed in all attempts at a timer. It is due now. */
 export function recheckNow(claim: ClaimedEvent): FurtherEvent {
-  return recheckOf(claim, 0, {});
+  return recheckOf(claim, 0, { servedSince: claim.claimedAt });
 }

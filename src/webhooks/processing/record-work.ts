@@ -1,26 +1,29 @@
 // One attempt at an event that refers to a record: what its steps share.
 
-import type { Booking, Listing } from "../../models/records.ts";
+import type { Log } from "../../logger.ts";
 import type { Policy, WorkContext, WorkResult } from "../../queue/work.ts";
+import type { StaysEngine } from "../../stays/engine.ts";
+import type { LedgerChanges } from "../../stays/plans.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import type { Subject } from "../refs.ts";
 import type { GoneWitness } from "./gone-witness.ts";
 import type { StatusSeen, StaySeen } from "./read-warnings.ts";
-import {
-  type Comparison,
-  compare,
-  type RecentAnswers,
-  type SnapshotOf,
-  type TrackedSnapshot,
-} from "./record.ts";
+import type { RecentAnswers } from "./record.ts";
 import type { Refusals } from "./refusals.ts";
 import type { CallbackOptions } from "./run-callback.ts";
+import type { LookAt } from "./snapshots.ts";
+import type { ZoneOf } from "./time-zone.ts";
 
 export interface WorkOptions<Tx> extends CallbackOptions<Tx> {
-  readonly skipUnchanged: boolean;
-  readonly snapshotOf: SnapshotOf;
+  readonly lookAt: LookAt;
+  readonly zoneOf: ZoneOf;
+  readonly log: Log;
+  /** The statuses in which a stay holds. */
+  readonly holds: readonly string[];
   readonly statusSeen: StatusSeen;
   readonly staySeen: StaySeen;
+  /** The engine of the option `stays`. */
+  readonly things?: StaysEngine | undefined;
   /** Absent in `webhooks.process()`, which has no store, always reads the record, and adds no events. */
   readonly queued?: QueuedOptions | undefined;
 }
@@ -45,17 +48,27 @@ export interface RecordWork<Tx> {
 export type Done<Tx> = Extract<WorkResult<Tx>, { state: "done" }>;
 export type Failed = Extract<WorkResult<never>, { state: "failed" }>;
 
-/** The failure of an attempt whose callback threw. The next attempt reads the record anew. */
-export function callbackFailed<Tx>({ options, claim }: RecordWork<Tx>, error: unknown, type: string): Failed {
-  options.queued?.recent.drop(claim.ref);
-  return { state: "failed", reason: "callback", error, type };
+export type Released = Extract<WorkResult<never>, { state: "released" }>;
+/** How an attempt ends. */
+export type Ended<Tx> = Done<Tx> | Failed | Released;
+
+/** Thrown in the place of a call of the user's code: what the attempt records before that call. */
+export class BeforeCall extends Error {
+  readonly changes: LedgerChanges;
+
+  constructor(changes: LedgerChanges) {
+    super("the plan is recorded first");
+    this.changes = changes;
+  }
 }
 
-/** Compares a record that was read with the snapshot of its last handled event. */
-export function compared<Tx>(
-  { options, claim, subject }: RecordWork<Tx>,
-  record: Booking | Listing,
-): TrackedSnapshot & Comparison {
-  const now = options.snapshotOf(subject.kind, record, subject.account);
-  return { ...now, ...compare(claim.previous, now) };
+/** The end of an attempt whose callback threw. The next attempt reads the record anew. */
+export function callbackFailed<Tx>(
+  { options, claim }: RecordWork<Tx>,
+  error: unknown,
+  type: string,
+): Failed | Released {
+  if (error instanceof BeforeCall) return { state: "released", ...error.changes };
+  options.queued?.recent.drop(claim.ref);
+  return { state: "failed", reason: "callback", error, type };
 }

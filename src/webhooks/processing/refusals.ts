@@ -49,8 +49,10 @@ export class Refusals {
     if (!Number.isFinite(this.#giveUpAfter)) return { lasted: 0, events: [] };
     const eventId = ownId("refused", ref);
     const [first, known] = await Promise.all([this.#store.get(eventId), this.#store.snapshotOf(ref)]);
+    // The user has erased the record meanwhile, so nothing of it may stay.
+    if (!known) return { lasted: 0, events: [] };
     // If the record was found since, an earlier refusal has ended.
-    if (first && known && first.receivedAt >= known.seenAt)
+    if (first && first.receivedAt >= known.seenAt)
       return { lasted: time - first.receivedAt.getTime(), events: [] };
     const dueIn = this.#giveUpAfter;
     const timestamp = new Date(time + dueIn).toISOString();

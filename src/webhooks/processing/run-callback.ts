@@ -4,9 +4,11 @@ import type { StayhookClient } from "../../client/client.ts";
 import { StayhookError } from "../../errors.ts";
 import type { Booking, Listing } from "../../models/records.ts";
 import type { WorkContext } from "../../queue/work.ts";
+import type { EventOrigin } from "../../stores/event-states.ts";
 import type { EventStore, FurtherEvent, Write } from "../../stores/event-store.ts";
 import type { ClaimedEvent } from "../../stores/stored-event.ts";
 import { parseRef } from "../refs.ts";
+import { type EventStays, withStays } from "../stay-change.ts";
 import { callbackFor } from "../timer-rules.ts";
 import { CollectedTimers } from "../timers.ts";
 import { notificationOf, timestampOf } from "./event-times.ts";
@@ -32,6 +34,7 @@ interface Called<Tx> {
  * Runs the callback of an event, if there is one for its type.
  *
  * @param fields - the fields that depend on the event's type
+ * @param stays - what the event of a booking tells of its stay
  * @returns the functions that the callback passed to `event.atomically`, and the timers that it set; `undefined` if
  * there is no callback
  * @throws the error of the callback
@@ -41,46 +44,75 @@ export async function runCallback<Tx>(
   claim: ClaimedEvent,
   context: WorkContext,
   fields: { readonly type: string; readonly [field: string]: unknown },
+  stays?: EventStays,
 ): Promise<Called<Tx> | undefined> {
   const callback = callbackFor(on, fields.type);
   if (!callback) return undefined;
-  let hasReturned = false;
-  /** @param refusal - why the method cannot be called for this event at all */
-  const assertUsable = (method: string, refusal: string | undefined): void => {
-    const problem = refusal ?? (hasReturned ? LATE : undefined);
-    if (problem !== undefined) throw new StayhookError(`event.${method}()${problem}`);
-  };
-  const writes: Write<Tx>[] = [];
+  const collected = new CollectedWrites<Tx>(store);
   const noTimers = store ? undefined : ": process() has no store, so it has no timers.";
   const timers =
-    parseRef(claim.ref) && new CollectedTimers(claim, on, (method) => assertUsable(method, noTimers));
+    parseRef(claim.ref) &&
+    new CollectedTimers(claim, on, (method) => collected.assertUsable(method, noTimers));
   const notification = notificationOf(claim);
   const { topic } = claim;
+  const event = {
+    ...fields,
+    eventId: claim.eventId,
+    ref: claim.ref,
+    ...(hasAccounts && { account: accountOf(claim) }),
+    timestamp: timestampOf(claim, notification),
+    receivedAt: new Date(claim.receivedAt),
+    source: claim.source as Exclude<EventOrigin, "thing">,
+    notification,
+    ...(topic !== null && { topic }),
+    attempt: claim.attempts,
+    signal: context.signal,
+    atomically: collected.atomically,
+    ...(timers && { timers }),
+  };
   context.calling();
   try {
-    await callback({
-      ...fields,
-      eventId: claim.eventId,
-      ref: claim.ref,
-      ...(hasAccounts && { account: accountOf(claim) }),
-      timestamp: timestampOf(claim, notification),
-      receivedAt: new Date(claim.receivedAt),
-      source: claim.source,
-      notification,
-      ...(topic !== null && { topic }),
-      attempt: claim.attempts,
-      signal: context.signal,
-      atomically: (write: Write<Tx>): void => {
-        assertUsable("atomically", store?.transactional ? undefined : NO_TRANSACTION);
-        writes.push(inCallersContext(write));
-      },
-      ...(timers && { timers }),
-    });
+    await callback(stays ? withStays(event, stays) : event);
   } finally {
-    hasReturned = true;
+    collected.end();
   }
   const [events = [], remove] = [timers?.events, store && (await timers?.removal(store))];
-  return { writes, events, remove };
+  return { writes: collected.writes, events, remove };
+}
+
+/** Collects what a callback passes to `event.atomically` until it returns. */
+export class CollectedWrites<Tx> {
+  readonly writes: Write<Tx>[] = [];
+  readonly #store: { readonly transactional?: true | undefined } | undefined;
+  readonly #nameOf: (method: string) => string;
+  #hasReturned = false;
+
+  /** @param nameOf - names a method as the user called it */
+  constructor(
+    store: { readonly transactional?: true | undefined } | undefined,
+    nameOf = (method: string) => `event.${method}()`,
+  ) {
+    this.#store = store;
+    this.#nameOf = nameOf;
+  }
+
+  // An arrow function, so that callbacks can destructure it.
+  readonly atomically = (write: Write<Tx>): void => {
+    this.assertUsable("atomically", this.#store?.transactional ? undefined : NO_TRANSACTION);
+    if (typeof write !== "function") throw new TypeError(`${this.#nameOf("atomically")} takes a function`);
+    this.writes.push(inCallersContext(write));
+  };
+
+  /** @param refusal - why the method cannot be called for this event at all */
+  assertUsable(method: string, refusal: string | undefined): void {
+    const problem = refusal ?? (this.#hasReturned ? LATE : undefined);
+    if (problem !== undefined) throw new StayhookError(`${this.#nameOf(method)}${problem}`);
+  }
+
+  /** Refuses all further calls, because the callback has returned. */
+  end(): void {
+    this.#hasReturned = true;
+  }
 }
 
 const LATE =
@@ -90,7 +122,6 @@ const NO_TRANSACTION =
 
 /** A store may run the write from a timer, for writes of other events, too. */
 function inCallersContext<Tx>(write: Write<Tx>): Write<Tx> {
-  if (typeof write !== "function") throw new TypeError("event.atomically() takes a function");
   const context = callersContext();
   return context ? (tx) => context(() => write(tx)) : write;
 }

@@ -5,12 +5,12 @@ import { Mistake, Refused } from "./answers.ts";
 import { headerOf, queryOf, queryValues, type RequestHeaders, toHeaders } from "./request.ts";
 
 /** The argument of a function in {@link AccountFrom}. */
-export interface AccountRequest {
+export type AccountRequest = {
   /** The URL of the request. Its host is that of the header `Host`. */
   readonly url: URL;
   /** The headers of the request. */
   readonly headers: Headers;
-}
+};
 
 /** Where a request names its account: in a query parameter, or where your function finds it. */
 export type AccountFrom =

@@ -94,9 +94,6 @@ const HEADERS: Readonly<Record<number, Record<string, string>>> = {
   503: { "retry-after": "5" },
 };
 
-/** The answer to a GET or HEAD request of a monitor. */
-export const REACHABLE: ReceiveResult = { status: 200, headers: {}, body: "" };
-
 /** The answer to a recorded notification, or to its duplicate. */
 export const ACCEPTED: ReceiveResult = {
   status: 200,
@@ -208,7 +205,7 @@ function beginningOf(body: string | Uint8Array): string {
 }
 
 /** Reports a notification. `received`: the store recorded its event. `duplicate`: the store already had this id. */
-export interface ReceivedObservation {
+export type ReceivedObservation = {
   /** The kind of the observation. */
   readonly kind: "received" | "duplicate";
   /** The id of the event in lower case. */
@@ -219,10 +216,10 @@ export interface ReceivedObservation {
   readonly topic: string | null;
   /** The account, in a handler with `accountFrom`. */
   readonly account?: string | undefined;
-}
+};
 
 /** Reports a request whose body is not a valid notification. */
-export interface InvalidObservation {
+export type InvalidObservation = {
   /** The kind of the observation. */
   readonly kind: "invalid";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
@@ -233,10 +230,10 @@ export interface InvalidObservation {
   readonly issues: readonly Issue[];
   /** The first 2 KiB of the body, so that you can recover the notification. */
   readonly body: string;
-}
+};
 
 /** Reports a refused request. */
-export interface RefusedObservation {
+export type RefusedObservation = {
   /** The kind of the observation. */
   readonly kind: "refused";
   /** The topic of the endpoint, or `null` if the endpoint has no topic. */
@@ -249,7 +246,7 @@ export interface RefusedObservation {
   readonly reason: Refusal;
   /** The error that caused the refusal, such as an error of `verify` or the store. */
   readonly error?: unknown;
-}
+};
 
 /** An observation of a request. It never holds the URL or the headers. */
 export type ReceiveObservation = ReceivedObservation | InvalidObservation | RefusedObservation;

@@ -156,7 +156,7 @@ function listen(stream: NodeStream, sink: Sink): Release {
  */
 function setFlowing(stream: NodeStream): (() => void) | undefined {
   stream.resume?.();
-  if ((stream.listenerCount?.("readable") ?? 0) === 0) return undefined;
+  if (!stream.listenerCount?.("readable")) return undefined;
   let isOver = false;
   const read = (): void => {
     while (!isOver && stream.read?.() != null);

@@ -1,4 +1,4 @@
-import { inAccount } from "../../account.ts";
+import { inAccount, messagesOf } from "../../account.ts";
 import type { Issue } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
 import { parseExactly } from "../../models/exact-json.ts";
@@ -62,7 +62,7 @@ export function parseBody(
   if (text === undefined) return invalidBody("is not UTF-8");
   const json = parseJson(text);
   if (json === undefined) return invalidBody(text.trim() === "" ? "is empty" : "is not JSON");
-  const parsed = parseNotification(json.value, { references: topic !== "messages" });
+  const parsed = parseNotification(json.value, { isMessage: topic === "messages" });
   if (!parsed.ok) return parsed;
   const { eventId, timestamp, bookingCode, listingId, unusable, misspelt } = parsed;
   const isDoubtful =
@@ -91,7 +91,10 @@ function invalidBody(message: string): InvalidBody {
   return { ok: false, issues: [{ path: [], message }], isNoJson: message !== "is empty" };
 }
 
-/** If a notification has a booking and a listing, the booking counts, unless the topic is `listings`. */
+/**
+ * If a notification has a booking and a listing, the booking counts, unless the topic is `listings`. The messages about a
+ * booking are a record of their own, because they are not read, and need not wait for the events of the booking.
+ */
 function refOf(
   { bookingCode, listingId }: ParsedNotification,
   topic: string | undefined,
@@ -99,7 +102,9 @@ function refOf(
 ): string | null {
   if (listingId !== null && (bookingCode === null || topic === "listings"))
     return listingRef(listingId, account);
-  return bookingCode === null ? null : bookingRef(bookingCode, account);
+  if (bookingCode === null) return null;
+  const ref = bookingRef(bookingCode, account);
+  return topic === "messages" ? messagesOf(ref)! : ref;
 }
 
 /** Returns the text without a byte order mark, or `undefined` if the bytes are not UTF-8. */

@@ -1,27 +1,24 @@
 import { StayhookError } from "../../errors.ts";
 import type { Log } from "../../logger.ts";
+import { topicOf, topics } from "../../models/topics.ts";
 import type { AddAnswer } from "../../stores/store-steps.ts";
 import type { NewEvent } from "../../stores/stored-event.ts";
 import type { StoreCounts } from "../store-counts.ts";
 import { type AccountFrom, accountIn } from "./account.ts";
 import { isUnavailable } from "./account-keys.ts";
-import { ACCEPTED, REACHABLE, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
+import { ACCEPTED, type ReceiveObservation, type ReceiveResult, Refused } from "./answers.ts";
 import { RequestBody } from "./body.ts";
 import { deadlineSource, type Limited, now } from "./deadlines.ts";
 import { logDoubts, parseBody, type ValidBody } from "./parse.ts";
-import {
-  problemWithTopic,
-  type ReceiveRequest,
-  type RequestHeaders,
-  type TopicFrom,
-  toHeaders,
-  topicIn,
-} from "./request.ts";
+import { type ReceiveRequest, type RequestHeaders, toHeaders, topicNameIn } from "./request.ts";
 import type { Verify, VerifyRequest } from "./verify.ts";
 
 const NO_REQUEST =
   "a value that is no request was passed. `fetch` takes a web Request, `receive` an object with method, url, headers and " +
   "body, and the listener of toNodeHandler takes Node's request";
+
+/** How many unknown topics are told. */
+const MOST_UNKNOWN = 10;
 
 /** How long the body, `verify` and the store may take together, ms. */
 const LIMIT = 10_000;
@@ -36,9 +33,7 @@ export interface Received {
 
 export interface ReceiverOptions {
   readonly verify: Verify | undefined;
-  readonly topicFrom: TopicFrom;
   readonly accountFrom?: AccountFrom | undefined;
-  readonly answerHealthChecks: boolean;
   readonly maxBodyBytes: number;
   readonly maxBacklog: number;
   /** How long a request may take until its answer, ms. */
@@ -57,6 +52,8 @@ export interface ReceiverOptions {
 export class Receiver {
   readonly #options: ReceiverOptions;
   readonly #deadlines: ReturnType<typeof deadlineSource>;
+  /** The unknown topics that were told, in lower case. */
+  readonly #unknownTopics = new Set<string>();
 
   constructor(options: ReceiverOptions) {
     this.#options = options;
@@ -77,7 +74,6 @@ export class Receiver {
     pending.add(arrival);
     try {
       const parsed = await this.#read(request, arrival);
-      if (parsed === undefined) return { result: REACHABLE, replyBy };
       const { event } = parsed;
       onEvent?.(event);
       const added = await this.#record(event, arrival);
@@ -97,18 +93,17 @@ export class Receiver {
     }
   }
 
-  /** Returns the event of a notification, or `undefined` for a health check. */
-  async #read(request: ReceiveRequest, arrival: Arrival): Promise<ValidBody | undefined> {
-    const { verify, topicFrom, answerHealthChecks, maxBodyBytes, log } = this.#options;
+  /** Returns the event of a notification. */
+  async #read(request: ReceiveRequest, arrival: Arrival): Promise<ValidBody> {
+    const { verify, maxBodyBytes } = this.#options;
     if (typeof request?.method !== "string") throw new StayhookError(NO_REQUEST);
-    const topic = knownTopic(request.topic, log) ?? topicIn(request.url, topicFrom);
+    const name = request.topic ?? topicNameIn(request.url);
+    const topic = topicOf(name);
     arrival.topic = topic;
-    const method = request.method.toUpperCase();
-    const isCheck = answerHealthChecks && (method === "GET" || method === "HEAD");
-    if (method !== "POST" && !isCheck) throw new Refused("method");
+    if (request.method.toUpperCase() !== "POST") throw new Refused("method");
     const account = this.#accountOf(request, arrival);
 
-    const body = new RequestBody(isCheck ? { headers: request.headers } : request, maxBodyBytes);
+    const body = new RequestBody(request, maxBodyBytes);
     arrival.body = body;
     if (verify) {
       arrival.step = "verify";
@@ -117,7 +112,7 @@ export class Receiver {
       const accepted = verdict === true || (await arrival.within(Promise.resolve(verdict)));
       if (accepted !== true) throw new Refused("verify");
     }
-    if (isCheck) return undefined;
+    if (name !== undefined && topic === undefined) this.#tellUnknown(String(name));
 
     arrival.step = "internal";
     const reading = body.read();
@@ -125,6 +120,19 @@ export class Receiver {
     const parsed = parseBody(content, topic, account);
     if (!parsed.ok) throw body.refusalOf(content, parsed);
     return parsed;
+  }
+
+  /** Ignores an unknown topic, because a refused notification may be lost. Without it, a message is read as a booking. */
+  #tellUnknown(name: string): void {
+    // What follows the first word may be a secret: `?topic=bookings?key=…`.
+    const [word] = /^[\w-]{0,40}/.exec(name)!;
+    const shown = word === name ? word : `${word}…`;
+    const known = shown.toLowerCase();
+    if (this.#unknownTopics.has(known) || this.#unknownTopics.size >= MOST_UNKNOWN) return;
+    this.#unknownTopics.add(known);
+    this.#options.log.warn(
+      `the topic "${shown}" of an endpoint is unknown, so the handler ignores it. The topics are ${topics.join(", ")}. Correct the endpoint's URL`,
+    );
   }
 
   #accountOf(request: ReceiveRequest, arrival: Arrival): string | undefined {
@@ -196,14 +204,6 @@ class Arrival implements Limited {
       thrown ?? (this.step === "verify" ? new Error(`verify threw ${thrown}`) : thrown),
     );
   }
-}
-
-/** Ignores an unknown topic, as the handler does for one in the URL, because a refused notification may be lost. */
-function knownTopic(topic: string | undefined, log: Log): string | undefined {
-  const problem = problemWithTopic(topic);
-  if (problem === undefined) return topic;
-  log.limited("topic", "error", `the topic of an endpoint ${problem}. The handler ignores it`);
-  return undefined;
 }
 
 function logConflict({ eventId, ref }: NewEvent, log: Log): void {

@@ -1,10 +1,10 @@
-import { isTopic, topics } from "../../models/topics.ts";
+import { topicOf, topics } from "../../models/topics.ts";
 
 /** A request, in a form that any server can provide. */
 export interface ReceiveRequest {
   /** The HTTP method, such as `POST`. */
   readonly method: string;
-  /** Path and query, or the whole URL. `verify` and `topicFrom` read it. */
+  /** Path and query, or the whole URL. `verify` reads it, and its parameter `topic` names the topic. */
   readonly url: string;
   /** The headers: a `Headers` object, an object with a member for each name, or pairs of name and value. */
   readonly headers: RequestHeaders;
@@ -20,7 +20,7 @@ export interface ReceiveRequest {
     | undefined;
   /** Whether `body` is encoded in base64, as on AWS Lambda. Default `false`. */
   readonly isBase64Encoded?: boolean | undefined;
-  /** The topic of this endpoint, which becomes `event.topic`. Default: the topic that `topicFrom` finds in the URL. */
+  /** The topic of this endpoint, which becomes `event.topic`. Default: that of the URL's parameter `topic`. */
   readonly topic?: string | undefined;
   /**
    * The account of this request, in a handler with `accountFrom`. Several values must be equal. Default: the account that
@@ -76,22 +76,20 @@ function isIterable(headers: object): headers is Iterable<readonly [string, stri
   return Symbol.iterator in headers;
 }
 
-/** The part of a URL that names the topic of the endpoint. */
-export interface TopicFrom {
-  /** The name of the query parameter, such as `topic`. */
-  readonly query: string;
+/** Returns the name of the topic in a URL. Returns `undefined` if there is none, or if there are different ones. */
+export function topicNameIn(url: unknown): string | undefined {
+  if (typeof url !== "string") return undefined;
+  const [name, ...others] = queryValues(queryOf(url), TOPIC);
+  return others.every((other) => other === name) ? name : undefined;
 }
 
-/** Reads the topic from a URL. Returns `undefined` if the topic is missing or unknown, or if there are different ones. */
-export function topicIn(url: unknown, { query }: TopicFrom): string | undefined {
-  if (typeof url !== "string") return undefined;
-  const [topic, ...others] = queryValues(queryOf(url), query);
-  return others.every((other) => other === topic) && isTopic(topic) ? topic : undefined;
-}
+/** The query parameter that names the topic of an endpoint. */
+export const TOPIC = "topic";
 
 /** Returns what is wrong with the topic of an endpoint, or `undefined`. */
 export function problemWithTopic(topic: unknown): string | undefined {
-  return topic === undefined || isTopic(topic) ? undefined : `must be one of ${topics.join(", ")}`;
+  const isKnown = topic === undefined || topicOf(topic) !== undefined;
+  return isKnown ? undefined : `must be one of ${topics.join(", ")}`;
 }
 
 /** Returns the text between the first `?` and the fragment of a URL. */

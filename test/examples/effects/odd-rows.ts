@@ -27,6 +27,7 @@ export const oddRows: readonly Row[] = [
     ...stays,
     door: ["7 2 15h-5 14h", "7 6 14h-8 11h"],
     cleaned: ["7 5", "7 8"],
+    welcomes: ["7 2"],
   },
   {
     name: "gone after the cleaning",
@@ -59,6 +60,7 @@ export const oddRows: readonly Row[] = [
     door: ["7 2 15h-8 21h", "7 11 14h-14 11h"],
     cleaned: ["7 8", "7 14"],
     mails: ["7 0"],
+    welcomes: ["7 2"],
   },
   {
     name: "times in place of dates",
@@ -73,7 +75,6 @@ export const oddRows: readonly Row[] = [
     nights: ["9 2-8"],
     door: ["7 2 15h-5 20h", "9 5 20h-8 11h"],
     cleaned: ["7 5", "9 8"],
-    plan: ["7 6", "9 8"], // the app has one zone for all houses
     mails: ["7 0", "9 5"],
   },
   {
@@ -119,6 +120,6 @@ export const oddRows: readonly Row[] = [
     nights: ["7 -2-3"],
     door: ["7 1 14h-3 11h"],
     cleaned: ["7 3"],
-    mails: [],
+    mails: ["7 1"],
   },
 ];

@@ -25,9 +25,9 @@ export interface App {
   readonly account?: string;
 }
 
-/** The time zone of a house. @throws Error for house 99, which has none */
-export function zoneOf(rows: readonly Row[], listingId: number): string {
-  if (listingId % HOUSES === 99) throw new Error(`There is no zone for house ${listingId}.`);
+/** The time zone of a house. House 99 has none. */
+export function zoneOf(rows: readonly Row[], listingId: number): string | undefined {
+  if (listingId % HOUSES === 99) return undefined;
   return rows[Math.floor(listingId / HOUSES) - 1]?.zone ?? ZONE;
 }
 
@@ -173,10 +173,18 @@ export function setStage(rows: readonly Row[], accounts?: readonly string[]) {
   const staysOf = (row: Row, found: readonly Record<string, unknown>[]) =>
     found
       .filter(({ bookingCode }) => bookingCode === codeOf(row))
-      .map(({ listingId, checkIn, checkOut, day }) => {
-        const days = day === undefined ? [checkIn, checkOut] : [day];
-        return `${Number(listingId) % HOUSES} ${days.map((each) => numberOf(String(each))).join("-")}`;
-      });
+      .map(
+        ({ listingId, checkIn, checkOut }) =>
+          `${Number(listingId) % HOUSES} ${[checkIn, checkOut].map((day) => numberOf(String(day))).join("-")}`,
+      );
+  /** Writes an order of a table as the rows do. */
+  const daysOf = (row: Row, found: readonly Record<string, unknown>[]) =>
+    found
+      .filter(({ bookingCode }) => bookingCode === codeOf(row))
+      .map(
+        ({ listingId, orderedAt }) =>
+          `${Number(listingId) % HOUSES} ${localOf(row, Date.parse(String(orderedAt))).day}`,
+      );
 
-  return { sandbox, answer, note, play, noted, days, door, staysOf };
+  return { sandbox, answer, note, play, noted, days, daysOf, door, staysOf };
 }

@@ -1,11 +1,12 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { expect, type TestContext, vi } from "vitest";
+import { expect, type TestContext } from "vitest";
 import { StayhookClient } from "../../../src/index.ts";
 import { createSandbox } from "../../../src/testing/index.ts";
 import { built, root } from "../../examples/built.ts";
 import { createProxy } from "../../stores/every/proxy.ts";
+import { eventually } from "../../support/eventually.ts";
 
 export interface Engine {
   readonly file: string;
@@ -49,17 +50,14 @@ export async function proveEngine(
       });
     return child;
   });
-  const urls = await vi.waitFor(
-    () => {
-      const ports = Array.from(
-        output.matchAll(/^listening on port (\d+) of 127\.0\.0\.1$/gm),
-        ([, port]) => port,
-      );
-      expect(ports, output).toHaveLength(2);
-      return ports.map((port) => `http://127.0.0.1:${port}/?key=s3cret`);
-    },
-    { timeout: 30_000, interval: 50 },
-  );
+  const urls = await eventually(() => {
+    const ports = Array.from(
+      output.matchAll(/^listening on port (\d+) of 127\.0\.0\.1$/gm),
+      ([, port]) => port,
+    );
+    expect(ports, output).toHaveLength(2);
+    return ports.map((port) => `http://127.0.0.1:${port}/?key=s3cret`);
+  }, 30_000);
   /** Returns when the examples have read a booking or listing, in ms. */
   const readsOf = (id: string | number) =>
     sandbox.requests
@@ -67,7 +65,7 @@ export async function proveEngine(
       .map(({ receivedAt }) => receivedAt.getTime());
   /** Returns the lines of callbacks, which begin with the event's id. */
   const handled = (eventId: string) => output.match(new RegExp(`^${eventId}: .*`, "gm")) ?? [];
-  const until = (check: () => void | Promise<void>) => vi.waitFor(check, { timeout: 40_000, interval: 100 });
+  const until = (check: () => void | Promise<void>) => eventually(check, 40_000);
   /** Sends the notification to both processes at the same instant, twice to each. */
   const send = (notification: object) =>
     Promise.all(

@@ -29,8 +29,8 @@ async function example() {
   const { store, webhooks, sessions, inbox } = await import("../../../examples/console/console.ts");
   const mounts = await import("../../../examples/console/mounts.ts");
   const next = await import("../../../examples/console/next.ts");
-  sessions.set("s3ss10n", { role: "support" });
-  sessions.set("0ther", { role: "guest" });
+  sessions.set("s3ss10n", { role: "support", email: "bo@example.com" });
+  sessions.set("0ther", { role: "guest", email: "al@example.com" });
   const ids = ["HX3K9", "QW2MN"].map((code) => ({ eventId: randomUUID(), ref: `booking:${code}` }));
   const rest = {
     source: "webhook",

@@ -138,17 +138,13 @@ const hosts: Record<string, Mount> = {
   "NestJS on Express": served((webhooks) => nestApp(webhooks, "express")),
   "a Fastify route": served(async (webhooks) => {
     const take = toNodeHandler(webhooks);
-    return routed(
-      await fastifyApp((app) =>
-        app.all("/hooks", (request, reply) => take(request as never, reply as never)),
-      ),
-    );
+    return routed(await fastifyApp((app) => app.all("/hooks", (request, reply) => take(request, reply))));
   }),
   "Koa's own request and response": served((webhooks) => {
     const take = toNodeHandler(webhooks);
     const app = new Koa();
     app.silent = true;
-    return app.use((context) => void take(context.request as never, context.response as never)).callback();
+    return app.use((context) => take(context.request, context.response)).callback();
   }),
   "koa-body": served((webhooks) =>
     new Koa()

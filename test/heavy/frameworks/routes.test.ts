@@ -8,6 +8,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test, vi } from "vitest"
 import { serve } from "../../adapters/served.ts";
 import { driveBookingAndListing, expectRefusals, platform } from "../../examples/support/drive.ts";
 import { SECRET } from "../../examples/support/example.ts";
+import { eventually } from "../../support/eventually.ts";
 
 const print = vi.spyOn(console, "log").mockImplementation(() => {});
 vi.spyOn(console, "warn").mockImplementation(() => {});
@@ -49,8 +50,7 @@ test.each(Object.entries(routes))("%s", async (_, load) => {
   const { url } = await serve(getRequestListener((request) => route({ request, params: {} })));
   const hooks = `${url}/hooks?key=${encodeURIComponent(SECRET)}`;
   const output = () => print.mock.calls.map((words) => words.join(" ")).join("\n");
-  const said = async (what: string | RegExp) =>
-    vi.waitFor(() => expect(output()).toMatch(what), { timeout: 20_000 });
+  const said = async (what: string | RegExp) => eventually(() => expect(output()).toMatch(what));
   await driveBookingAndListing(sandbox, {
     hooks,
     said,

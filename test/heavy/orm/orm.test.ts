@@ -16,6 +16,7 @@ import { postgresStore } from "stayhook/postgres";
 import type { EventStore } from "stayhook/store";
 import { createSandbox } from "stayhook/testing";
 import { afterEach, expect, expectTypeOf, onTestFinished, test, vi } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { mysqlUrl } from "../../support/mysql-server.ts";
 import { postgresUrl } from "../../support/postgres-server.ts";
 
@@ -151,22 +152,22 @@ test.each([
     };
 
     await deliver(webhooks, bookingCode);
-    await vi.waitFor(async () => expect(await stays()).toEqual([row]), { timeout: 30_000 });
+    await eventually(async () => expect(await stays()).toEqual([row]), 30_000);
 
     await sandbox.bookings.alter(bookingCode, { checkIn: REFUSED, checkOut: "2030-01-03" });
     await deliver(webhooks, bookingCode);
-    await vi.waitFor(async () => expect(await counts()).toMatchObject({ retrying: 1 }), { timeout: 30_000 });
+    await eventually(async () => expect(await counts()).toMatchObject({ retrying: 1 }), 30_000);
     // The function had deleted the row before the database refused the new one.
     expect(await stays()).toEqual([row]);
 
     await sandbox.bookings.alter(bookingCode, { checkIn: "2030-02-01", checkOut: "2030-02-03" });
     await deliver(webhooks, bookingCode);
     const moved = { ...row, check_in: "2030-02-01", check_out: "2030-02-03" };
-    await vi.waitFor(async () => expect(await stays()).toEqual([moved]), { timeout: 30_000 });
+    await eventually(async () => expect(await stays()).toEqual([moved]), 30_000);
 
     await sandbox.bookings.cancel(bookingCode);
     await deliver(webhooks, bookingCode);
-    await vi.waitFor(async () => expect(await stays()).toEqual([]), { timeout: 30_000 });
+    await eventually(async () => expect(await stays()).toEqual([]), 30_000);
   },
 );
 
@@ -225,7 +226,7 @@ test.skipIf(servers.postgres === undefined)(
     });
     onTestFinished(() => webhooks.close({ timeout: 0 }));
     await deliver(webhooks, bookingCode);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const [event] = await store.list({ state: "retrying", limit: 1 });
       expect(event?.history.at(-1)?.error).toContain("ended the store's transaction");
     });
@@ -271,7 +272,7 @@ test.skipIf(servers.postgres === undefined)(
     for (const webhooks of handlers) {
       onTestFinished(() => webhooks.close({ timeout: 0 }));
       await deliver(webhooks, bookingCode);
-      await vi.waitFor(async () => expect((await webhooks.health()).counts).toMatchObject({ done: 1 }));
+      await eventually(async () => expect((await webhooks.health()).counts).toMatchObject({ done: 1 }));
       expect(await place.rows("DELETE FROM stays RETURNING code")).toEqual([{ code: "lazy" }]);
     }
   },

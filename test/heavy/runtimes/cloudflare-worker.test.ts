@@ -1,10 +1,11 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { driveBookingAndListing, expectRefusals, platform, subscribe } from "../../examples/support/drive.ts";
 import { type Example, PATIENCE, SECRET } from "../../examples/support/example.ts";
 import { type Consumer, installed } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
+import { eventually } from "../../support/eventually.ts";
 import { bundleWorker, startWorkerd } from "./workerd.ts";
 
 const folder = "examples/cloudflare-worker";
@@ -83,8 +84,7 @@ describe("worker.ts", () => {
       get output() {
         return workerd.output;
       },
-      said: (what) =>
-        vi.waitFor(() => expect(workerd.output).toMatch(what), { timeout: PATIENCE, interval: 20 }),
+      said: (what) => eventually(() => expect(workerd.output).toMatch(what), PATIENCE),
     };
     return { sandbox, workerd, example };
   }
@@ -109,13 +109,10 @@ describe("worker.ts", () => {
     expect(wrangler.triggers.crons).toEqual(["* * * * *"]);
     expect((await worker.scheduled({ cron: "* * * * *" })).outcome).toBe("ok");
     await sandbox.bookings.create({ bookingCode: "LATE1", status: "Confirmed" });
-    await vi.waitFor(
-      async () => {
-        await worker.scheduled({ cron: "* * * * *" });
-        expect(workerd.output).toMatch(/^drained: 1 done, 0/m);
-      },
-      { timeout: PATIENCE, interval: 100 },
-    );
+    await eventually(async () => {
+      await worker.scheduled({ cron: "* * * * *" });
+      expect(workerd.output).toMatch(/^drained: 1 done, 0/m);
+    }, PATIENCE);
     expect(workerd.output.match(/^block LATE1/gm)).toHaveLength(1);
   });
 });

@@ -2,9 +2,10 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { build } from "esbuild";
-import { beforeAll, describe, expect, test, vi } from "vitest";
+import { beforeAll, describe, expect, test } from "vitest";
 import { type Consumer, installed } from "../../package/support/consumer.ts";
 import { manifest, root } from "../../package/support/pack.ts";
+import { eventually } from "../../support/eventually.ts";
 import { expected } from "./expected.ts";
 import { platforms } from "./platforms.ts";
 import type { ProcessOptions } from "./process.ts";
@@ -67,7 +68,7 @@ test.concurrent.each(cases)(
     const { bookingCode } = await sandbox.bookings.request();
     const read = () =>
       expect(sandbox.requests.map(({ path }) => path)).toContain(`/v2/bookings/${bookingCode}`);
-    await vi.waitFor(read, { timeout: 30_000 });
+    await eventually(read, 30_000);
     await sandbox.bookings.approve(bookingCode);
     const { listingId } = await sandbox.listings.submit();
     await sandbox.listings.publish(listingId);
@@ -122,6 +123,6 @@ describe("processes that share an SQLite file", () => {
 
 test("the documents say what Deno has to allow", () => {
   const permissions = runtimes.Deno?.args.filter((arg) => arg.startsWith("--allow-"));
-  const text = readFileSync(join(root, "docs/runtimes/deno.md"), "utf8");
+  const text = readFileSync(join(root, "docs/runtimes.md"), "utf8");
   expect(permissions?.filter((permission) => !text.includes(permission))).toEqual([]);
 });

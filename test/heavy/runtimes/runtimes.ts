@@ -16,7 +16,7 @@ function installedAt(pattern: string): string {
   return join(root, path);
 }
 
-/** The permissions that docs/runtimes/deno.md names. */
+/** The permissions that docs/runtimes.md names. */
 const denoPermissions = ["--allow-net", "--allow-read", "--allow-write"];
 
 export const runtimes: Readonly<Record<string, Runtime>> = {

@@ -12,7 +12,7 @@ const calls: string[] = [];
 const store = memoryStore();
 
 /**
- * Make one handler per request, as docs/runtimes/cloudflare-workers.md says. A request cannot settle a promise that
+ * Make one handler per request, as docs/runtimes.md says. A request cannot settle a promise that
  * another request waits for.
  */
 const handlerOfRequest = () =>

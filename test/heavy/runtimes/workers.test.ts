@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
-import { beforeAll, expect, test, vi } from "vitest";
+import { beforeAll, expect, test } from "vitest";
 import { installed } from "../../package/support/consumer.ts";
 import { manifest } from "../../package/support/pack.ts";
+import { eventually } from "../../support/eventually.ts";
 import { expected } from "./expected.ts";
 import { platforms } from "./platforms.ts";
 import { bundleWorker, startWorkerd } from "./workerd.ts";
@@ -45,14 +46,11 @@ test("Workers: requests at the same time, each with a handler of its own, handle
     }),
   );
   expect(answers).toEqual(Array(40).fill(200));
-  await vi.waitFor(
-    async () => {
-      const told = await (await fetch(new URL("/calls", workerd.url))).json();
-      const { calls, unfinished } = told as { calls: string[]; unfinished: string[] };
-      expect(calls.sort()).toEqual(eventIds.toSorted());
-      expect(unfinished).toEqual([]);
-    },
-    { timeout: 20_000, interval: 100 },
-  );
+  await eventually(async () => {
+    const told = await (await fetch(new URL("/calls", workerd.url))).json();
+    const { calls, unfinished } = told as { calls: string[]; unfinished: string[] };
+    expect(calls.sort()).toEqual(eventIds.toSorted());
+    expect(unfinished).toEqual([]);
+  });
   expect(workerd.output).not.toMatch(/different request|hung|never generate a response/i);
 });

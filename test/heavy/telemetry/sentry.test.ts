@@ -5,8 +5,9 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import * as Sentry from "@sentry/node";
 import { createWebhookHandler, memoryStore, type WebhookHandlerOptions } from "stayhook";
-import { afterAll, beforeEach, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, beforeEach, expect, onTestFinished, test } from "vitest";
 import { extractBlocks } from "../../docs/extract.ts";
+import { eventually } from "../../support/eventually.ts";
 import { clientOf, notificationOf, platformOf } from "../../webhooks/support.ts";
 
 interface Report {
@@ -86,7 +87,7 @@ async function played(own: Partial<WebhookHandlerOptions>) {
     });
     expect(status).toBe(200);
   }
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     await Sentry.flush(100);
     expect(reports).toHaveLength(1);
   }, 10_000);

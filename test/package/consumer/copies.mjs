@@ -116,7 +116,7 @@ async function reasons(one, other) {
   return found;
 }
 
-/** `stayChange` with a model that keeps only the code and the status, and with an event of `createTestEvent`. */
+/** `event.stayChange` with a model that keeps only the code and the status, and of an event of `createTestEvent`. */
 async function stayOf(one, other, { createTestEvent }) {
   let checkIn = "2027-01-01";
   const record = () =>
@@ -129,13 +129,12 @@ async function stayOf(one, other, { createTestEvent }) {
     },
   };
   const changes = [];
-  // A handler that tracks no dates remembers the stay that your side knows beside `event.previous`.
   for (const track of [{}, { booking: () => ({}) }]) changes.push(...(await changesWith(track)));
   const moved = createTestEvent("booking.Confirmed", {
     booking: { bookingCode: "A", listingId: 7, checkIn: "2027-01-02", checkOut: "2027-01-09" },
     previous: { status: "Confirmed", listingId: 7, checkIn: "2027-01-01", checkOut: "2027-01-09" },
   });
-  return { changes, tested: other.stayChange(moved).from.checkIn };
+  return { changes, tested: moved.stayChange.from.checkIn };
 
   async function changesWith(track) {
     const found = [];
@@ -146,7 +145,7 @@ async function stayOf(one, other, { createTestEvent }) {
       logger: silent,
       autoStart: false,
       track,
-      on: { booking: (event) => void found.push([event.changed, one.stayChange(event)]) },
+      on: { booking: (event) => void found.push([event.changed, event.stayChange]) },
     });
     for (const [index, day] of ["2027-01-01", "2027-01-02"].entries()) {
       checkIn = day;

@@ -45,8 +45,12 @@ createWebhookHandler({
     "booking.Request": (event) => event.atomically,
   },
 });
-// error: '"booking.Confirmd"' does not exist in type
+// error: is not assignable to type '{ readonly "did you mean": "booking.Confirmed"; }'
 createWebhookHandler({ client, store, on: { "booking.Confirmd": () => {} } });
+// error: is not assignable to type '{ readonly "did you mean": "booking.Cancelled"; }'
+createWebhookHandler({ client, store, on: { fallback: () => {}, "booking.cancelled": () => {} } });
+// error: is not assignable to type '{ readonly "is not a type of event":
+createWebhookHandler({ client, store, on: { "guest.Arrived": () => {} } });
 // error: 'verfy' does not exist in type
 createWebhookHandler({ client, store, on: {}, verfy: sharedSecret({ query: "key", secret: "s" }) });
 // error: Property 'query' is missing in type

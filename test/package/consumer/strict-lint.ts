@@ -4,7 +4,6 @@ import {
   createWebhookHandler,
   memoryStore,
   StayhookClient,
-  stayChange,
   type WebhookEvent,
   WebhookNotification,
 } from "stayhook";
@@ -30,7 +29,9 @@ const webhooks = createWebhookHandler({
   }),
   store: memoryStore(),
   on: {
-    booking: (event) => void stayChange(event),
+    booking: (event) => {
+      console.log(event.stayChange.changed);
+    },
     fallback: (event) => {
       console.log(look(event));
     },

@@ -8,12 +8,12 @@ import { handleOn, type Wrap, wrapped } from "./wrapped.ts";
 const short = { unit: 20 };
 
 describe("a store fails the contract", () => {
-  for (const [mistake, { wrap, fails }] of Object.entries(mistakes)) {
-    test.concurrent(`if it ${mistake}`, async () => {
-      const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
-      await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
-    });
-  }
+  for (const [fails, wraps] of Object.entries(mistakes))
+    for (const [mistake, wrap] of Object.entries(wraps))
+      test.concurrent(`if it ${mistake}`, async () => {
+        const found = storeContract(() => wrapped(wrap), short).find(({ name }) => name === fails);
+        await expect(found?.run()).rejects.toThrow(/expected|waited|claimed|early/);
+      });
 });
 
 describe("transactions", () => {

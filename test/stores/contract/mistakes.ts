@@ -1,7 +1,8 @@
 import type { EventFilter } from "../../../src/stores/event-filter.ts";
 import type { EventStore, FurtherEvent, Outcome } from "../../../src/stores/event-store.ts";
 import type { RecordSnapshot } from "../../../src/stores/snapshot.ts";
-import type { ClaimedEvent, StoredEvent } from "../../../src/stores/stored-event.ts";
+import type { ClaimOptions } from "../../../src/stores/store-options.ts";
+import type { ClaimedEvent, NewEvent, StoredEvent } from "../../../src/stores/stored-event.ts";
 import type { Wrap } from "./wrapped.ts";
 
 const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
@@ -9,6 +10,21 @@ const later = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 /** Returns all events that match, newest first. */
 const all = (store: EventStore<unknown>, filter: EventFilter = {}): Promise<StoredEvent[]> =>
   store.list({ ...filter, limit: 10_000 });
+
+/** Changes the options of a claim. */
+const claiming =
+  (change: (options: ClaimOptions) => ClaimOptions): Wrap =>
+  (store) => ({ claim: (options) => store.claim(change(options)) });
+
+/** Changes an event before it is added. */
+const adding =
+  (change: (event: NewEvent) => NewEvent): Wrap =>
+  (store) => ({ add: (event, options) => store.add(change(event), options) });
+
+/** Changes what a claim returns. */
+const claimed =
+  (change: (claim: ClaimedEvent) => ClaimedEvent): Wrap =>
+  (store) => ({ claim: async (options) => (await store.claim(options)).map(change) });
 
 /** Changes an outcome before it is settled. */
 const settling =
@@ -40,24 +56,26 @@ const showing =
 /** Changes the filter of `list`. */
 const listing =
   (change: (filter: EventFilter) => EventFilter): Wrap =>
-  (store) => ({ list: ({ limit, after, ...filter }) => store.list({ ...change(filter), limit, after }) });
+  (store) => ({
+    list: ({ limit, after, ...filter } = {}) => store.list({ ...change(filter), limit, after }),
+  });
 
-/** Stores with one mistake each, and the case that must fail for it. */
-export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: string }> = {
-  "gives all firings of a timer one id": {
-    wrap: showing((event) => ({ ...event, eventId: event.eventId.replace(/:2026.*Z$/, "") })),
-    fails:
-      "timer: a timer has an id of its own for each time that was set, and `get` takes the timer's id, too",
+/** Cases of the contract, and stores with one mistake each for which the case must fail. */
+export const mistakes: Record<string, Record<string, Wrap>> = {
+  "timer: a timer has an id of its own for each time that was set, and `get` takes the timer's id, too": {
+    "gives all firings of a timer one id": showing((event) => ({
+      ...event,
+      eventId: event.eventId.replace(/:2026.*Z$/, ""),
+    })),
   },
-  "takes the id of an earlier firing for the timer": {
-    wrap: (store) => ({
-      discard: (filter) => store.discard({ ...filter, eventId: filter.eventId?.replace(/:2026.*Z$/, "") }),
-    }),
-    fails:
-      "timer: `list`, `replay`, `discard`, `remove` and `claim` take the id of a firing, but not that of an earlier firing",
-  },
-  "keeps the attempts of earlier firings": {
-    wrap: (store) => {
+  "timer: `list`, `replay`, `discard`, `remove` and `claim` take the id of a firing, but not that of an earlier firing":
+    {
+      "takes the id of an earlier firing for the timer": (store) => ({
+        discard: (filter) => store.discard({ ...filter, eventId: filter.eventId?.replace(/:2026.*Z$/, "") }),
+      }),
+    },
+  "timer: the history of a timer has the attempts of one firing": {
+    "keeps the attempts of earlier firings": (store) => {
       const earlier = new Map<string, StoredEvent["history"]>();
       const keyOf = (eventId: string) => eventId.replace(/:2026.*Z$/, "");
       return {
@@ -72,11 +90,10 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "timer: the history of a timer has the attempts of one firing",
   },
-  "adds an event twice in concurrent calls": {
+  "add: if many calls add one id concurrently, only one call returns `added`": {
     // Reads first and writes later, like a SELECT and an INSERT without a unique key.
-    wrap: (store) => {
+    "adds an event twice in concurrent calls": (store) => {
       const known = new Map<string, string | null>();
       return {
         async add(event) {
@@ -89,38 +106,27 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "add: if many calls add one id concurrently, only one call returns `added`",
   },
-  "returns duplicate for a known id with another ref": {
-    wrap: (store) => ({
+  "add: `add` of a stored id with another ref returns `conflict`, and changes nothing": {
+    "returns duplicate for a known id with another ref": (store) => ({
       add: async (event) => ((await store.add(event)) === "added" ? "added" : "duplicate"),
     }),
-    fails: "add: `add` of a stored id with another ref returns `conflict`, and changes nothing",
   },
-  "parses the notification and formats it again": {
-    wrap: (store) => ({
-      add: (event) =>
-        store.add({
-          ...event,
-          notification: event.notification && JSON.stringify(JSON.parse(event.notification)),
-        }),
-    }),
-    fails: "add: `get`, `claim` and `list` return an event as it was added",
+  "add: `get`, `claim` and `list` return an event as it was added": {
+    "parses the notification and formats it again": adding((event) => ({
+      ...event,
+      notification: event.notification && JSON.stringify(JSON.parse(event.notification)),
+    })),
   },
-  "ignores the case of refs": {
-    wrap: (store) => ({ add: (event) => store.add({ ...event, ref: event.ref?.toLowerCase() ?? null }) }),
-    fails: "claim: refs that differ only in case or in a space name different records",
+  "claim: refs that differ only in case or in a space name different records": {
+    "ignores the case of refs": adding((event) => ({ ...event, ref: event.ref?.toLowerCase() ?? null })),
   },
-  "ignores the eventId of a claim": {
-    wrap: (store) => ({ claim: ({ eventId: _, ...options }) => store.claim(options) }),
-    fails: "claim: a claim by id claims that event and no other event",
+  "claim: a claim by id claims that event and no other event": {
+    "ignores the eventId of a claim": claiming(({ eventId: _, ...options }) => options),
   },
-  "ignores `except` of a claim": {
-    wrap: (store) => ({ claim: ({ except: _, ...options }) => store.claim(options) }),
-    fails: "except: the record behind those of `except` is claimed, even if `limit` is 1",
-  },
-  "drops the records of `except` after it has claimed them": {
-    wrap: (store) => ({
+  "except: the record behind those of `except` is claimed, even if `limit` is 1": {
+    "ignores `except` of a claim": claiming(({ except: _, ...options }) => options),
+    "drops the records of `except` after it has claimed them": (store) => ({
       async claim({ except = [], ...options }) {
         const claims = await store.claim(options);
         const isOut = ({ ref, eventId }: ClaimedEvent) =>
@@ -129,10 +135,9 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return claims.filter((claim) => !isOut(claim));
       },
     }),
-    fails: "except: the record behind those of `except` is claimed, even if `limit` is 1",
   },
-  "compares `except` by the pattern of LIKE": {
-    wrap: (store) => ({
+  "except: `except` leaves out the records whose key begins with one of the texts, byte by byte": {
+    "compares `except` by the pattern of LIKE": (store) => ({
       async claim({ except = [], ...options }) {
         const pattern = (text: string) =>
           new RegExp(
@@ -149,74 +154,61 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         });
       },
     }),
-    fails: "except: `except` leaves out the records whose key begins with one of the texts, byte by byte",
   },
-  "ignores the case of `only`": {
-    wrap: (store) => ({
-      claim: ({ only, ...options }) =>
-        store.claim({
-          ...options,
-          only: only?.flatMap((text) => [text, text.toUpperCase(), text.toLowerCase()]),
-        }),
-    }),
-    fails: "only: `only` takes the records whose key begins with one of the texts, byte by byte",
+  "only: `only` takes the records whose key begins with one of the texts, byte by byte": {
+    "ignores the case of `only`": claiming(({ only, ...options }) => ({
+      ...options,
+      only: only?.flatMap((text) => [text, text.toUpperCase(), text.toLowerCase()]),
+    })),
   },
-  "counts the records of `except` for the next due time": {
-    wrap: (store) => ({
+  "except: `onNextDue` and `nextDue` leave out the records of `except`": {
+    "counts the records of `except` for the next due time": (store) => ({
       claim: ({ onNextDue, ...options }) => store.claim(options),
       nextDue: () => store.nextDue(),
     }),
-    fails: "except: `onNextDue` and `nextDue` leave out the records of `except`",
-  },
-  "tells the next due time of all records": {
-    wrap: (store) => ({
+    "tells the next due time of all records": (store) => ({
       async claim({ onNextDue, ...options }) {
         const claims = await store.claim(options);
         onNextDue?.(await store.nextDue());
         return claims;
       },
     }),
-    fails: "except: `onNextDue` and `nextDue` leave out the records of `except`",
   },
-  "tells the next due time of records that are not in `only`": {
-    wrap: (store) => ({
+  "only: `onNextDue` tells of the records of `only` alone": {
+    "tells the next due time of records that are not in `only`": (store) => ({
       async claim({ onNextDue, ...options }) {
         const claims = await store.claim(options);
         onNextDue?.(await store.nextDue({ except: options.except }));
         return claims;
       },
     }),
-    fails: "only: `onNextDue` tells of the records of `only` alone",
   },
-  "ignores `except` of a claim by id": {
-    wrap: (store) => ({
-      claim: ({ except, ...options }) =>
-        store.claim({ ...options, except: options.eventId === undefined ? except : undefined }),
-    }),
-    fails: "except: a claim by id takes no event of `except`",
+  "except: a claim by id takes no event of `except`": {
+    "ignores `except` of a claim by id": claiming(({ except, ...options }) => ({
+      ...options,
+      except: options.eventId === undefined ? except : undefined,
+    })),
   },
-  "takes no more than 100 texts": {
-    wrap: (store) => ({
-      claim: ({ except, ...options }) => store.claim({ ...options, except: except?.slice(0, 100) }),
-    }),
-    fails: "except: `except` takes 1,000 texts",
+  "except: `except` takes 1,000 texts": {
+    "takes no more than 100 texts": claiming(({ except, ...options }) => ({
+      ...options,
+      except: except?.slice(0, 100),
+    })),
   },
-  "takes an empty text for nothing": {
-    wrap: (store) => ({
-      claim: ({ except, ...options }) =>
-        store.claim({ ...options, except: except?.filter((text) => text !== "") }),
-    }),
-    fails: "except: an empty text is refused",
+  "except: an empty text is refused": {
+    "takes an empty text for nothing": claiming(({ except, ...options }) => ({
+      ...options,
+      except: except?.filter((text) => text !== ""),
+    })),
   },
-  "takes an empty `only` for all": {
-    wrap: (store) => ({
-      claim: ({ only, ...options }) =>
-        store.claim({ ...options, only: only?.length === 0 ? undefined : only }),
-    }),
-    fails: "only: an empty `only` takes no record",
+  "only: an empty `only` takes no record": {
+    "takes an empty `only` for all": claiming(({ only, ...options }) => ({
+      ...options,
+      only: only?.length === 0 ? undefined : only,
+    })),
   },
-  "claims the newest record of `only`": {
-    wrap: (store) => ({
+  "only: of the records of `only`, the one that is due longest is claimed first": {
+    "claims the newest record of `only`": (store) => ({
       async claim({ only, ...options }) {
         if (only === undefined) return store.claim(options);
         const due = (await all(store)).filter(({ dueAt }) => Number(dueAt) <= Date.now());
@@ -224,14 +216,15 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return fit[0] === undefined ? [] : store.claim({ ...options, eventId: fit[0].eventId });
       },
     }),
-    fails: "only: of the records of `only`, the one that is due longest is claimed first",
   },
-  "makes leases too short": {
-    wrap: (store) => ({ claim: (options) => store.claim({ ...options, leaseDuration: 1 }) }),
-    fails: "nextDue: nextDue considers leases, retries and scheduled events",
+  "nextDue: nextDue considers leases, retries and scheduled events": {
+    "makes leases too short": claiming((options) => ({ ...options, leaseDuration: 1 })),
+    "polls every second": (store) => ({
+      nextDue: async (options) => ((await store.nextDue(options)) === undefined ? undefined : 1000),
+    }),
   },
-  "does not check the lease in settle": {
-    wrap: (store) => {
+  "lease: `settle` and `renew` with a lost lease change nothing": {
+    "does not check the lease in settle": (store) => {
       const latest = new Map<string, ClaimedEvent>();
       return {
         async claim(options) {
@@ -242,50 +235,55 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         settle: (claim, outcome) => store.settle(latest.get(claim.eventId) ?? claim, outcome),
       };
     },
-    fails: "lease: `settle` and `renew` with a lost lease change nothing",
   },
-  "returns claims from renew, but does not renew": {
-    wrap: () => ({ renew: async (claims) => [...claims] }),
-    fails: "lease: `renew` extends the leases that are still held, and returns their claims",
+  "lease: `renew` extends the leases that are still held, and returns their claims": {
+    "returns claims from renew, but does not renew": () => ({ renew: async (claims) => [...claims] }),
   },
-  "counts outages as attempts": {
-    wrap: (store) => ({
-      settle: (claim, outcome) =>
-        store.settle(claim, outcome.state === "retrying" ? { ...outcome, counted: true } : outcome),
+  "outage: `outages` counts outages in a row, and `outageFor` is the time since the first of them": {
+    "counts outages as attempts": settling((outcome) =>
+      outcome.state === "retrying" ? { ...outcome, count: "call" } : outcome,
+    ),
+  },
+  "outage: each failure raises the count of its own kind, and an answer with the record begins two of them anew":
+    {
+      "counts a refusal as a failed read": settling((outcome) =>
+        "count" in outcome && outcome.count === "refusal" ? { ...outcome, count: "failure" } : outcome,
+      ),
+      "keeps the counts after an answer with the record": settling((outcome) =>
+        "found" in outcome ? { ...outcome, found: false } : outcome,
+      ),
+    },
+  "outage: `outages` begins anew when a refusal follows outages, and `lastFailure` is the last entry with a reason":
+    {
+      "forgets why the last attempt failed": (store) => ({
+        claim: async (options) =>
+          (await store.claim(options)).map((claim) => ({ ...claim, lastFailure: undefined })),
+      }),
+    },
+  "settle: after a failed attempt that counts, only its own event waits": {
+    "retries at once": settling((outcome) =>
+      outcome.state === "retrying" ? { ...outcome, in: 0 } : outcome,
+    ),
+  },
+  "thing: a released event keeps its due time with a ledger, and is due now without one": {
+    "moves a released event behind the others, although it has recorded a ledger": settling((outcome) =>
+      outcome.state === "released" ? { ...outcome, ledger: undefined } : outcome,
+    ),
+  },
+  "settle: `attempts` does not count a released attempt": {
+    "counts a released attempt": settling((outcome) =>
+      outcome.state === "released"
+        ? { state: "retrying", in: 0, reason: "callback", entry: { duration: 1 } }
+        : outcome,
+    ),
+  },
+  "prune: `prune` deletes events that have been done or parked for at least `age`": {
+    "prunes events that are too young": (store) => ({
+      prune: (options) => store.prune({ ...options, age: 0 }),
     }),
-    fails: "outage: `outages` counts outages in a row, and `outageFor` is the time since the first of them",
   },
-  "retries at once": {
-    wrap: (store) => ({
-      settle: (claim, outcome) =>
-        store.settle(claim, outcome.state === "retrying" ? { ...outcome, in: 0 } : outcome),
-    }),
-    fails: "settle: after a failed attempt that counts, only its own event waits",
-  },
-  "counts a released attempt": {
-    wrap: (store) => ({
-      settle: (claim, outcome) =>
-        store.settle(
-          claim,
-          outcome.state === "released"
-            ? { state: "retrying", in: 0, counted: true, reason: "callback", entry: { duration: 1 } }
-            : outcome,
-        ),
-    }),
-    fails: "settle: `attempts` does not count a released attempt",
-  },
-  "polls every second": {
-    wrap: (store) => ({
-      nextDue: async (options) => ((await store.nextDue(options)) === undefined ? undefined : 1000),
-    }),
-    fails: "nextDue: nextDue considers leases, retries and scheduled events",
-  },
-  "prunes events that are too young": {
-    wrap: (store) => ({ prune: (options) => store.prune({ ...options, age: 0 }) }),
-    fails: "prune: `prune` deletes events that have been done or parked for at least `age`",
-  },
-  "prunes an event that was added again after its end": {
-    wrap: (store) => {
+  'replace: with "ended", a new event takes the place of a done or parked event': {
+    "prunes an event that was added again after its end": (store) => {
       let again = 0;
       return {
         async add(event, options) {
@@ -296,27 +294,25 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         prune: async (options) => (await store.prune(options)) + again,
       };
     },
-    fails: 'replace: with "ended", a new event takes the place of a done or parked event',
+    "never replaces an event": (store) => ({ add: (event, { dueIn } = {}) => store.add(event, { dueIn }) }),
   },
-  "prunes for any reason": {
-    wrap: (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
-    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
+  "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked": {
+    "prunes for any reason": (store) => ({ prune: ({ reason: _, ...options }) => store.prune(options) }),
+    "prunes more events than the limit": (store) => ({
+      prune: (options) => store.prune({ ...options, limit: options.limit && 1000 }),
+    }),
   },
-  "starts the list again after an unknown event": {
-    wrap: (store) => ({
-      list: async ({ after, ...options }) => {
+  "read: `list` returns the newest events first, in pages": {
+    "starts the list again after an unknown event": (store) => ({
+      list: async ({ after, ...options } = {}) => {
         const known = after !== undefined && (await store.get(after)) !== undefined;
         return store.list(known ? { ...options, after } : options);
       },
     }),
-    fails: "read: `list` returns the newest events first, in pages",
   },
-  "never wakes a subscriber": {
-    wrap: () => ({ subscribe: () => () => {} }),
-    fails: "wake: whatever makes an event due wakes the subscriber",
-  },
-  "wakes no subscriber after restore": {
-    wrap: (store) => {
+  "wake: whatever makes an event due wakes the subscriber": {
+    "never wakes a subscriber": () => ({ subscribe: () => () => {} }),
+    "wakes no subscriber after restore": (store) => {
       let isRestoring = false;
       return {
         subscribe: (wake) => store.subscribe!(() => isRestoring || wake()),
@@ -326,58 +322,42 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "wake: whatever makes an event due wakes the subscriber",
   },
-  "stays open after close": {
-    wrap: () => ({ close: async () => {} }),
-    fails: "close: after close, all other methods reject",
+  "close: after close, all other methods reject": {
+    "stays open after close": () => ({ close: async () => {} }),
   },
-  "makes a scheduled event due at once": {
-    wrap: (store) => ({ add: (event, { replace } = {}) => store.add(event, { replace }) }),
-    fails: "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due",
-  },
-  "does not know dueAt": {
-    wrap: (store) => ({
-      add: (event, { dueAt: _, ...options } = {}) => store.add(event, options),
+  "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due": {
+    "makes a scheduled event due at once": (store) => ({
+      add: (event, { replace } = {}) => store.add(event, { replace }),
     }),
-    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
-  },
-  "counts dueAt from the end of the call": {
-    wrap: recording((events) =>
-      events.map(({ dueAt, ...event }) =>
-        dueAt === undefined ? event : { ...event, dueIn: Number(dueAt) - Date.now() + 400 },
-      ),
-    ),
-    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
-  },
-  "makes an event due now if its dueAt has passed, but only after dueIn": {
-    wrap: (store) => ({
-      add: (event, options) => store.add(event, options?.dueIn ? { ...options, dueAt: undefined } : options),
-    }),
-    fails: "dueIn: an event with dueAt is due at that time, however long the call takes",
-  },
-  "keeps no wait longer than a day": {
-    wrap: (store) => ({
-      add: (event, { dueIn = 0, ...options } = {}) =>
-        store.add(event, { ...options, dueIn: Math.min(dueIn, 86_400_000) }),
-    }),
-    fails: "dueIn: a longer wait is shortened, to 5 years for a retry, and to 1,000 years for a new event",
-  },
-  "holds up a record behind its scheduled event": {
-    wrap: (store) => ({
+    "holds up a record behind its scheduled event": (store) => ({
       async claim(options) {
         const scheduled = new Set((await all(store, { state: "scheduled" })).map(({ ref }) => ref));
         return (await store.claim(options)).filter(({ ref }) => !scheduled.has(ref));
       },
     }),
-    fails: "dueIn: an event with dueIn is scheduled, and cannot be claimed before it is due",
   },
-  "never replaces an event": {
-    wrap: (store) => ({ add: (event, { dueIn } = {}) => store.add(event, { dueIn }) }),
-    fails: 'replace: with "ended", a new event takes the place of a done or parked event',
+  "dueIn: an event with dueAt is due at that time, however long the call takes": {
+    "does not know dueAt": (store) => ({
+      add: (event, { dueAt: _, ...options } = {}) => store.add(event, options),
+    }),
+    "counts dueAt from the end of the call": recording((events) =>
+      events.map(({ dueAt, ...event }) =>
+        dueAt === undefined ? event : { ...event, dueIn: Number(dueAt) - Date.now() + 400 },
+      ),
+    ),
+    "makes an event due now if its dueAt has passed, but only after dueIn": (store) => ({
+      add: (event, options) => store.add(event, options?.dueIn ? { ...options, dueAt: undefined } : options),
+    }),
   },
-  'replaces an event with the same timestamp with "moved"': {
-    wrap: (store) => ({
+  "dueIn: a longer wait is shortened, to 5 years for a retry, and to 1,000 years for a new event": {
+    "keeps no wait longer than a day": (store) => ({
+      add: (event, { dueIn = 0, ...options } = {}) =>
+        store.add(event, { ...options, dueIn: Math.min(dueIn, 86_400_000) }),
+    }),
+  },
+  'replace: with "moved", a new event takes the place of an event with another timestamp': {
+    'replaces an event with the same timestamp with "moved"': (store) => ({
       async add(event, options = {}) {
         const answer = await store.add(event, options);
         if (answer !== "duplicate" || options.replace !== "moved") return answer;
@@ -385,19 +365,17 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return store.add(event, options);
       },
     }),
-    fails: 'replace: with "moved", a new event takes the place of an event with another timestamp',
   },
-  "says duplicate instead of busy": {
-    wrap: (store) => ({
+  "replace: an event that is being processed is not replaced: `add` returns `busy`": {
+    "says duplicate instead of busy": (store) => ({
       async add(event, options) {
         const answer = await store.add(event, options);
         return answer === "busy" ? "duplicate" : answer;
       },
     }),
-    fails: "replace: an event that is being processed is not replaced: `add` returns `busy`",
   },
-  "claims records in the order of their refs": {
-    wrap: (store) => ({
+  "order: a record with many events does not hold up other records": {
+    "claims records in the order of their refs": (store) => ({
       async claim(options) {
         if (options.eventId !== undefined || options.limit > 1) return store.claim(options);
         const due = (await all(store)).filter(({ dueAt }) => dueAt && dueAt.getTime() <= Date.now());
@@ -405,29 +383,26 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return first ? store.claim({ ...options, eventId: first.eventId }) : [];
       },
     }),
-    fails: "order: a record with many events does not hold up other records",
   },
-  "takes new events before retries": {
-    wrap: (store) => ({
+  "order: of a record, the event that is due longest is claimed first": {
+    "takes new events before retries": (store) => ({
       async claim(options) {
         const [fresh] = (await all(store, { state: "pending" })).reverse();
         return store.claim(options.eventId || !fresh ? options : { ...options, eventId: fresh.eventId });
       },
     }),
-    fails: "order: of a record, the event that is due longest is claimed first",
   },
-  "ends a lease before its record is claimed": {
-    wrap: (store) => ({
+  "lease: a lease that has ended stays valid until its record is claimed": {
+    "ends a lease before its record is claimed": (store) => ({
       async settle(claim, outcome) {
         const known = await store.get(claim.eventId);
         const hasEnded = known?.state === "processing" && known.dueAt!.getTime() <= Date.now();
         return !hasEnded && store.settle(claim, outcome);
       },
     }),
-    fails: "lease: a lease that has ended stays valid until its record is claimed",
   },
-  "answers false to a repeated settle": {
-    wrap: (store) => {
+  "lease: a second `settle` of a claim returns true, and records nothing": {
+    "answers false to a repeated settle": (store) => {
       const settled = new Set<string>();
       return {
         async settle(claim, outcome) {
@@ -437,10 +412,9 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "lease: a second `settle` of a claim returns true, and records nothing",
   },
-  "answers true to a repeated settle for ever": {
-    wrap: (store) => {
+  "lease: a second `settle` returns true until the event itself is claimed again": {
+    "answers true to a repeated settle for ever": (store) => {
       const settled = new Set<string>();
       return {
         async settle(claim, outcome) {
@@ -449,75 +423,67 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "lease: a second `settle` returns true until the event itself is claimed again",
   },
-  "records no events with the end of an attempt": {
-    wrap: recording(() => []),
-    fails: "settle: `events` are recorded with the end of the attempt, by the rules of `add`",
+  "settle: `events` are recorded with the end of the attempt, by the rules of `add`": {
+    "records no events with the end of an attempt": recording(() => []),
   },
-  "does not let an attempt replace its own event": {
-    wrap: recording((events, claim) => events.filter(({ event }) => event.eventId !== claim.eventId)),
-    fails: "settle: an attempt can replace its own event",
+  "settle: an attempt can replace its own event": {
+    "does not let an attempt replace its own event": recording((events, claim) =>
+      events.filter(({ event }) => event.eventId !== claim.eventId),
+    ),
   },
-  "removes events after it has recorded others": {
-    wrap: (store) => ({
+  "settle: `remove` deletes events of the record before `events` are recorded": {
+    "removes events after it has recorded others": (store) => ({
       async settle(claim, outcome) {
         const held = await store.settle(claim, outcome);
         if (outcome.state !== "released" && outcome.remove) await store.remove(claim.ref!, outcome.remove);
         return held;
       },
     }),
-    fails: "settle: `remove` deletes events of the record before `events` are recorded",
   },
-  "removes done events": {
-    wrap: (store) => ({
+  "remove: `remove` deletes the timers of a record, or its events by their ids, and no other done event": {
+    "removes done events": (store) => ({
       async remove(ref, what) {
         await store.prune({ state: "done", age: 0, limit: 100 });
         return store.remove(ref, what);
       },
     }),
-    fails:
-      "remove: `remove` deletes the timers of a record, or its events by their ids, and no other done event",
   },
-  "does not remove an event whose lease has ended": {
-    wrap: (store) => ({
+  "remove: `remove` skips an event that is being processed, until its lease ends": {
+    "does not remove an event whose lease has ended": (store) => ({
       async remove(ref, what) {
         const processing = await all(store, { ref, state: "processing" });
         return processing.length > 0 && what === "timers" ? 0 : store.remove(ref, what);
       },
     }),
-    fails: "remove: `remove` skips an event that is being processed, until its lease ends",
   },
-  "makes only the failed event wait in an outage": {
-    wrap: (store) => ({
+  "outage: an outage makes the events of its record wait that are pending or retrying": {
+    "makes only the failed event wait in an outage": (store) => ({
       async settle(claim, outcome) {
         const held = await store.settle(claim, outcome);
-        if (outcome.state === "retrying" && !outcome.counted && claim.ref !== null)
+        if (outcome.state === "retrying" && outcome.holdsRecord && claim.ref !== null)
           await rush(store, await all(store, { ref: claim.ref, state: "pending" }));
         return held;
       },
     }),
-    fails: "outage: an outage makes the events of its record wait that are pending or retrying",
   },
-  "ends an outage with a new event": {
-    wrap: (store) => ({
+  "outage: a new event is due at once, and the events that wait stay as they are": {
+    "ends an outage with a new event": (store) => ({
       async add(event, options) {
         if (event.ref !== null) await rush(store, await all(store, { ref: event.ref, state: "retrying" }));
         return store.add(event, options);
       },
     }),
-    fails: "outage: a new event is due at once, and the events that wait stay as they are",
   },
-  "discards scheduled events with their record": {
-    wrap: (store) => ({
+  "replay: `replay` and `discard` change a scheduled event only if the filter names it": {
+    "discards scheduled events with their record": (store) => ({
       async discard(filter) {
         return (await store.discard(filter)) + (await store.discard({ ...filter, state: "scheduled" }));
       },
     }),
-    fails: "replay: `replay` and `discard` change a scheduled event only if the filter names it",
   },
-  "prunes a timer that has fired": {
-    wrap: (store) => ({
+  "prune: `prune` keeps a done timer as long as its record has a snapshot": {
+    "prunes a timer that has fired": (store) => ({
       async prune(options) {
         const pruned = await store.prune(options);
         const timers = await all(store, { source: "timer", state: "done" });
@@ -528,115 +494,101 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return pruned + timers.length;
       },
     }),
-    fails: "prune: `prune` keeps a done timer as long as its record has a snapshot",
   },
-  "prunes the snapshot of a record with a scheduled event": {
-    wrap: (store) => ({
-      async pruneSnapshots(options) {
-        const scheduled = await all(store, { state: "scheduled" });
-        for (const { ref } of scheduled) await store.erase(ref!);
-        return store.pruneSnapshots(options);
-      },
-    }),
-    fails:
-      "snapshot: pruneSnapshots deletes old snapshots, but not of records with an event that is not done or parked",
-  },
-  "restores events as new": {
-    wrap: (store) => ({
+  "snapshot: pruneSnapshots deletes old snapshots, but not of records with an event that is not done or parked":
+    {
+      "prunes the snapshot of a record with a scheduled event": (store) => ({
+        async pruneSnapshots(options) {
+          const scheduled = await all(store, { state: "scheduled" });
+          for (const { ref } of scheduled) await store.erase(ref!);
+          return store.pruneSnapshots(options);
+        },
+      }),
+    },
+  "restore: `restore` writes events and snapshots as given": {
+    "restores events as new": (store) => ({
       async restore({ events, snapshots }) {
         for (const event of events) await store.add(event);
         await store.restore({ events: [], snapshots });
       },
     }),
-    fails: "restore: `restore` writes events and snapshots as given",
   },
-  "overwrites what it restores": {
-    wrap: (store) => ({
+  "restore: `restore` skips ids and refs that are there": {
+    "overwrites what it restores": (store) => ({
       async restore(batch) {
         for (const { ref } of batch.snapshots) await store.erase(ref);
         await store.restore(batch);
       },
     }),
-    fails: "restore: `restore` skips ids and refs that are there",
   },
-  "restores the events before a processing one": {
-    wrap: (store) => ({
+  "restore: `restore` rejects a processing event, and writes nothing": {
+    "restores the events before a processing one": (store) => ({
       async restore({ events, snapshots }) {
         for (const event of events) await store.restore({ events: [event], snapshots });
       },
     }),
-    fails: "restore: `restore` rejects a processing event, and writes nothing",
   },
-  "filters a list after it has applied the limit": {
-    wrap: (store) => ({
-      async list({ limit, after, ref, source }) {
+  "filter: `list` applies `limit` and `after` to the matching events only": {
+    "filters a list after it has applied the limit": (store) => ({
+      async list({ limit, after, ref, source } = {}) {
         const events = await store.list({ limit, after });
         return events.filter(
           (event) => (ref ?? event.ref) === event.ref && (source ?? event.source) === event.source,
         );
       },
     }),
-    fails: "filter: `list` applies `limit` and `after` to the matching events only",
   },
-  "ignores the filter by type": {
-    wrap: listing(({ type: _, ...filter }) => filter),
-    fails: "filter: `list` returns only events that match all fields of the filter",
-  },
-  "treats receivedAfter as exclusive": {
-    wrap: listing(({ receivedAfter, ...filter }) => ({
+  "filter: `list` returns only events that match all fields of the filter": {
+    "ignores the filter by type": listing(({ type: _, ...filter }) => filter),
+    "treats receivedAfter as exclusive": listing(({ receivedAfter, ...filter }) => ({
       ...filter,
       ...(receivedAfter &&
         Number.isFinite(+receivedAfter) && { receivedAfter: new Date(+receivedAfter + 1) }),
     })),
-    fails: "filter: `list` returns only events that match all fields of the filter",
+    "uses only the first field of a filter": listing((filter) =>
+      Object.fromEntries(Object.entries(filter).slice(0, 1)),
+    ),
   },
-  "uses only the first field of a filter": {
-    wrap: listing((filter) => Object.fromEntries(Object.entries(filter).slice(0, 1))),
-    fails: "filter: `list` returns only events that match all fields of the filter",
+  "history: the history keeps the last 10 entries": {
+    "keeps only five entries of the history": showing((event) => ({
+      ...event,
+      history: event.history.slice(-5),
+    })),
   },
-  "keeps only five entries of the history": {
-    wrap: showing((event) => ({ ...event, history: event.history.slice(-5) })),
-    fails: "history: the history keeps the last 10 entries",
-  },
-  "writes no lost entry": {
-    wrap: showing((event) => ({
+  "history: a claim after the end of a lease adds a `lost` entry to the history": {
+    "writes no lost entry": showing((event) => ({
       ...event,
       history: event.history.filter(({ outcome }) => outcome !== "lost"),
     })),
-    fails: "history: a claim after the end of a lease adds a `lost` entry to the history",
   },
-  "deletes the events that it discards": {
-    wrap: (store) => ({
+  "discard: `discard` sets pending, retrying and parked events to done": {
+    "deletes the events that it discards": (store) => ({
       async discard(filter) {
         const discarded = await store.discard(filter);
         await store.prune({ state: "done", age: 0, limit: 10_000 });
         return discarded;
       },
     }),
-    fails: "discard: `discard` sets pending, retrying and parked events to done",
+    "keeps the reason of a discarded event": showing((event) =>
+      event.reason === "discarded" ? { ...event, reason: "callback" } : event,
+    ),
   },
-  "keeps the reason of a discarded event": {
-    wrap: showing((event) => (event.reason === "discarded" ? { ...event, reason: "callback" } : event)),
-    fails: "discard: `discard` sets pending, retrying and parked events to done",
-  },
-  "discards all events if the filter is empty": {
-    wrap: (store) => ({
+  "replay: `replay` and `discard` reject a filter without fields": {
+    "discards all events if the filter is empty": (store) => ({
       discard: (filter) => store.discard(Object.keys(filter).length > 0 ? filter : { source: "webhook" }),
     }),
-    fails: "replay: `replay` and `discard` reject a filter without fields",
   },
-  "replays no more than 1,000 events": {
-    wrap: (store) => ({
+  "replay: `discard` and `replay` change more than 1,000 events, each event once": {
+    "replays no more than 1,000 events": (store) => ({
       async replay(filter) {
         const events = (await all(store, filter)).slice(0, 1000);
         const replayed = await Promise.all(events.map(({ eventId }) => store.replay({ eventId })));
         return replayed.reduce((sum, count) => sum + count, 0);
       },
     }),
-    fails: "replay: `discard` and `replay` change more than 1,000 events, each event once",
   },
-  "keeps the snapshot of an erased record": {
-    wrap: (store) => ({
+  "erase: `erase` deletes a record's events and its snapshot": {
+    "keeps the snapshot of an erased record": (store) => ({
       async erase(ref) {
         const record = await store.snapshotOf(ref);
         const erased = await store.erase(ref);
@@ -644,14 +596,14 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return erased;
       },
     }),
-    fails: "erase: `erase` deletes a record's events and its snapshot",
   },
-  "does not reject erase while an event is processed": {
-    wrap: (store) => ({ erase: (ref) => store.erase(ref).catch(() => 0) }),
-    fails: "erase: while an event of the record is processed, `erase` rejects and deletes nothing",
+  "erase: while an event of the record is processed, `erase` rejects and deletes nothing": {
+    "does not reject erase while an event is processed": (store) => ({
+      erase: (ref) => store.erase(ref).catch(() => 0),
+    }),
   },
-  "returns the snapshot object that it keeps": {
-    wrap: (store) => {
+  "read: changes to returned objects do not change the store": {
+    "returns the snapshot object that it keeps": (store) => {
       let kept: RecordSnapshot | undefined;
       return {
         async snapshotOf(ref) {
@@ -660,36 +612,31 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "read: changes to returned objects do not change the store",
   },
-  "overwrites a known snapshot in learn": {
-    wrap: (store) => ({
-      async learn(ref, snapshot) {
-        if (await store.snapshotOf(ref)) await store.erase(ref);
-        return store.learn(ref, snapshot);
-      },
-    }),
-    fails: "snapshot: `learn` updates only seenAt of an equal snapshot, and does not change another one",
-  },
-  "accepts a learn while an event is parked": {
-    wrap: (store) => ({
+  "snapshot: `learn` adds fields to a snapshot, updates seenAt of an equal one, and does not change another one":
+    {
+      "overwrites a known snapshot in learn": (store) => ({
+        async learn(ref, snapshot) {
+          if (await store.snapshotOf(ref)) await store.erase(ref);
+          return store.learn(ref, snapshot);
+        },
+      }),
+      "does not update seenAt of an equal snapshot": (store) => ({
+        learn: async (ref, snapshot) =>
+          (await store.snapshotOf(ref)) !== undefined || store.learn(ref, snapshot),
+      }),
+    },
+  "snapshot: `learn` writes no first snapshot while an event waits, is processing or is parked": {
+    "accepts a learn while an event is parked": (store) => ({
       async learn(ref, snapshot) {
         const parked = await all(store, { ref, state: "parked" });
         if (parked.length > 0 && !(await store.snapshotOf(ref))) return true;
         return store.learn(ref, snapshot);
       },
     }),
-    fails: "snapshot: `learn` writes no first snapshot while an event waits, is processing or is parked",
   },
-  "does not update seenAt of an equal snapshot": {
-    wrap: (store) => ({
-      learn: async (ref, snapshot) =>
-        (await store.snapshotOf(ref)) !== undefined || store.learn(ref, snapshot),
-    }),
-    fails: "snapshot: `learn` updates only seenAt of an equal snapshot, and does not change another one",
-  },
-  "yields no more than 500 snapshots": {
-    wrap: (store) => ({
+  "snapshot: `snapshots` yields more than 500 snapshots, each once, and can be stopped early": {
+    "yields no more than 500 snapshots": (store) => ({
       async *snapshots(options) {
         let given = 0;
         for await (const record of store.snapshots(options)) {
@@ -699,18 +646,16 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         }
       },
     }),
-    fails: "snapshot: `snapshots` yields more than 500 snapshots, each once, and can be stopped early",
   },
-  "sets a meta value without comparing": {
-    wrap: (store) => ({
+  "meta: setMeta sets a value only if the current value is `expected`": {
+    "sets a meta value without comparing": (store) => ({
       async setMeta(key, value) {
         return store.setMeta(key, value, { expected: (await store.getMeta(key))?.value });
       },
     }),
-    fails: "meta: setMeta sets a value only if the current value is `expected`",
   },
-  "compares and sets a meta value in two steps": {
-    wrap: (store) => ({
+  "meta: if many calls set one key concurrently, only one call returns true": {
+    "compares and sets a meta value in two steps": (store) => ({
       async setMeta(key, value, { expected }) {
         const known = (await store.getMeta(key))?.value;
         if (known !== expected) return false;
@@ -719,29 +664,23 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         return true;
       },
     }),
-    fails: "meta: if many calls set one key concurrently, only one call returns true",
   },
-  "returns 0 as the age of each meta value": {
-    wrap: (store) => ({
+  "meta: setMeta sets a new key, and getMeta reads its value and age": {
+    "returns 0 as the age of each meta value": (store) => ({
       async getMeta(key) {
         const meta = await store.getMeta(key);
         return meta && { ...meta, age: 0 };
       },
     }),
-    fails: "meta: setMeta sets a new key, and getMeta reads its value and age",
   },
-  "counts events of any source in lastReceivedAt": {
-    wrap: (store) => ({ lastReceivedAt: async () => (await all(store))[0]?.receivedAt }),
-    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
-  },
-  "forgets lastReceivedAt when the event is pruned": {
-    wrap: (store) => ({
+  "read: lastReceivedAt is the receivedAt of the newest webhook event": {
+    "counts events of any source in lastReceivedAt": (store) => ({
+      lastReceivedAt: async () => (await all(store))[0]?.receivedAt,
+    }),
+    "forgets lastReceivedAt when the event is pruned": (store) => ({
       lastReceivedAt: async () => (await all(store, { source: "webhook" }))[0]?.receivedAt,
     }),
-    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
-  },
-  "forgets lastReceivedAt when the event is erased": {
-    wrap: (store) => {
+    "forgets lastReceivedAt when the event is erased": (store) => {
       let kept: Date | undefined;
       const lastReceivedAt = async () => (await all(store, { source: "webhook" }))[0]?.receivedAt ?? kept;
       return {
@@ -752,24 +691,17 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "read: lastReceivedAt is the receivedAt of the newest webhook event",
   },
-  "locks single events, not records": {
-    wrap: (store) => ({ add: (event, options) => store.add({ ...event, ref: null }, options) }),
-    fails: "claim: concurrent claims never return the same event or two events of one record",
-  },
-  "prunes more events than the limit": {
-    wrap: (store) => ({ prune: (options) => store.prune({ ...options, limit: options.limit && 1000 }) }),
-    fails: "prune: `prune` deletes at most `limit` events, in the order in which they became done or parked",
-  },
-  "does not mark replayed events": {
-    wrap: (store) => ({
-      claim: async (options) => (await store.claim(options)).map((claim) => ({ ...claim, replayed: false })),
+  "claim: concurrent claims never return the same event or two events of one record": {
+    "locks single events, not records": (store) => ({
+      add: (event, options) => store.add({ ...event, ref: null }, options),
     }),
-    fails: "replay: a done or parked event can be replayed",
   },
-  "keeps the notification of a done event without a record": {
-    wrap: (store) => {
+  "replay: a done or parked event can be replayed": {
+    "does not mark replayed events": claimed((claim) => ({ ...claim, replayed: false })),
+  },
+  "settle: an event without a record loses its notification when it is done or discarded": {
+    "keeps the notification of a done event without a record": (store) => {
       const texts = new Map<string, string | null>();
       return {
         add: (event, options) => {
@@ -782,13 +714,40 @@ export const mistakes: Record<string, { readonly wrap: Wrap; readonly fails: str
         },
       };
     },
-    fails: "settle: an event without a record loses its notification when it is done or discarded",
   },
-  "returns no previous snapshot": {
-    wrap: (store) => ({
-      claim: async (options) =>
-        (await store.claim(options)).map((claim) => ({ ...claim, previous: undefined })),
+  "ledger: each outcome can set the ledger, which is there without a snapshot, and a claim has it": {
+    "forgets the ledger of a failed attempt": settling((outcome) =>
+      outcome.state === "done" ? outcome : { ...outcome, ledger: undefined },
+    ),
+  },
+  "ledger: `null` and an empty text delete the ledger, and nothing else": {
+    "keeps an empty ledger": settling((outcome) =>
+      outcome.ledger === "" ? { ...outcome, ledger: undefined } : outcome,
+    ),
+  },
+  "thing: a done thing is kept by `remove`, and pruned although its record has a snapshot": {
+    "takes things for timers": (store) => ({
+      add: (event, options) =>
+        store.add({ ...event, source: event.source === "thing" ? "timer" : event.source }, options),
     }),
-    fails: "settle: a done outcome writes the snapshot, and raises sequence if the record has changed",
+  },
+  "read: firstDueAt is when an event was first due or replayed, and attempts do not change it": {
+    "counts the age of a retried event from its due time": showing((event) => ({
+      ...event,
+      firstDueAt: event.dueAt ?? event.firstDueAt,
+    })),
+  },
+  "erase: `erase` of a booking also deletes its messages, of this spelling and account only": {
+    "leaves the messages of a booking": (store) => ({
+      async erase(ref) {
+        const messages = await all(store, { ref: ref.replace("booking:", "message:") });
+        const erased = await store.erase(ref);
+        if (ref.startsWith("booking:")) await store.restore({ events: messages, snapshots: [] });
+        return erased;
+      },
+    }),
+  },
+  "settle: a done outcome writes the snapshot, and raises sequence if the record has changed": {
+    "returns no previous snapshot": claimed((claim) => ({ ...claim, previous: undefined })),
   },
 };

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import type { Write } from "../../../src/stores/event-store.ts";
 import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
+import { eventually } from "../../support/eventually.ts";
 import { lazyQuery } from "../../support/lazy-query.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";
@@ -249,11 +250,11 @@ describe("asynchronous writes", () => {
         const { store, claims, settle, night, nights } = await claimed(kind, 1, { leaseDuration: 50 });
         let taken: ClaimedEvent | undefined;
         const takeOver = async () => {
-          [taken] = await vi.waitFor(async () => {
+          [taken] = await eventually(async () => {
             const found = await store.claim(CLAIM);
             expect(found).toHaveLength(1);
             return found;
-          }, 20_000);
+          });
         };
         expect(await settle(0, night("lost"), takeOver)).toBe(false);
         expect(await nights()).toEqual([]);

@@ -2,6 +2,7 @@
 
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
+import { eventually } from "../../support/eventually.ts";
 import { handlerOf, notificationOf } from "../../webhooks/support.ts";
 import { CLAIM, eventOf } from "../event.ts";
 import { createProxy } from "./proxy.ts";
@@ -33,7 +34,7 @@ describeEvery(
         return (await deliver(notificationOf({ bookingCode }))).status;
       };
       const done = (events: number) =>
-        vi.waitFor(() => expect(observed.filter(({ kind }) => kind === "done")).toHaveLength(events), 20_000);
+        eventually(() => expect(observed.filter(({ kind }) => kind === "done")).toHaveLength(events));
       expect(await send("FIRST")).toBe(200);
       await done(1);
       proxy.stall();

@@ -5,6 +5,7 @@ import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { done, eventOf, HOUR, idsOf, queueOf, SECOND } from "../../queue/support.ts";
+import { eventually } from "../../support/eventually.ts";
 import { describeEvery, type Kind, opened, type Place } from "./stores.ts";
 
 vi.setConfig({ testTimeout: 60_000 });
@@ -85,7 +86,7 @@ describeEvery(
       onTestFinished(() => queue.close(0));
       await add("bad");
       queue.start();
-      await vi.waitFor(() => expect(runs).toBeGreaterThan(0), 20 * SECOND);
+      await eventually(() => expect(runs).toBeGreaterThan(0), 20 * SECOND);
       return { store, queue, add, runs: () => runs };
     }
     test("two callbacks that lock each other's record cost no attempt", async () => {
@@ -104,7 +105,7 @@ describeEvery(
       onTestFinished(() => queue.close(0));
       await add("a", "b");
       queue.start();
-      await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 2 }), 20_000);
+      await eventually(async () => expect(await store.counts()).toMatchObject({ done: 2 }));
       expect(await store.list({ limit: 2 })).toMatchObject([{ attempts: 1 }, { attempts: 1 }]);
       expect(runs).toBe(3);
     });
@@ -113,7 +114,7 @@ describeEvery(
 
     test.each(victims)("a deadlock that ends %s costs no attempt", async (victim) => {
       const { store, runs } = await deadlocking(1, victim);
-      await vi.waitFor(async () => expect(await store.get("bad")).toMatchObject({ state: "done" }), 20_000);
+      await eventually(async () => expect(await store.get("bad")).toMatchObject({ state: "done" }));
       expect(await store.get("bad")).toMatchObject({ attempts: 1, history: [{ outcome: "done" }] });
       expect(runs()).toBe(2);
     });
@@ -124,8 +125,8 @@ describeEvery(
         const { store, queue, add } = await deadlocking(Number.POSITIVE_INFINITY, victim);
         await add(...idsOf(20));
         queue.wake(eventOf("any"));
-        await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 20 }), 20_000);
-        await vi.waitFor(
+        await eventually(async () => expect(await store.counts()).toMatchObject({ done: 20 }));
+        await eventually(
           async () => expect(await store.get("bad")).toMatchObject({ state: "parked" }),
           40 * SECOND,
         );

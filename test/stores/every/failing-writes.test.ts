@@ -156,32 +156,44 @@ describeEvery(
   (kind) => {
     const spoiling = Object.entries(SPOILING[kind.name]!);
 
-    test.each(spoiling)("%s: the attempt fails as soon as the store takes another result", async (_, sql) => {
-      const store = opened(await kind.create()) as EventStore;
-      const write = (tx: unknown) => kind.write!(tx, sql);
-      const { queue, add } = queueOf({
-        store,
-        maxAttempts: 2,
-        backoff: () => 200,
-        work: ({ eventId }) => (eventId === "bad" ? { ...done, writes: [write] } : done) as never,
-      });
-      onTestFinished(() => queue.close(0));
-      await add("bad");
-      queue.start();
-      let others = 0;
-      await vi.waitFor(
-        async () => {
-          others += 1;
-          await add(`other ${others}`);
-          queue.wake(eventOf("any"));
-          expect(await store.get("bad")).toMatchObject({ state: "parked" });
-        },
-        { timeout: 40 * SECOND, interval: 500 },
-      );
-      const history = [{ outcome: "retrying" }, { outcome: "parked" }];
-      expect(await store.get("bad")).toMatchObject({ reason: "callback", attempts: 2, history });
-      expect((await store.get("bad"))!.history[1]!.error).toMatch(/permission denied|doesn't exist/);
-      await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: others }), 20 * SECOND);
-    });
+    test.each(spoiling)(
+      "%s: after a minute, the attempt fails, and other events are handled",
+      async (_, sql) => {
+        const store = opened(await kind.create()) as EventStore;
+        // Each look of the test lets five seconds pass, so that a minute takes six.
+        const { now } = performance;
+        let passed = 0;
+        vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + passed);
+        onTestFinished(() => void vi.restoreAllMocks());
+        const write = (tx: unknown) => kind.write!(tx, sql);
+        const { queue, add } = queueOf({
+          store,
+          maxAttempts: 2,
+          backoff: () => 200,
+          work: ({ eventId }) => (eventId === "bad" ? { ...done, writes: [write] } : done) as never,
+        });
+        onTestFinished(() => queue.close(0));
+        await add("bad");
+        queue.start();
+        let others = 0;
+        await vi.waitFor(
+          async () => {
+            others += 1;
+            passed += 5 * SECOND;
+            await add(`other ${others}`);
+            queue.wake(eventOf("any"));
+            expect(await store.get("bad")).toMatchObject({ state: "parked" });
+          },
+          { timeout: 40 * SECOND, interval: 500 },
+        );
+        const history = [{ outcome: "retrying" }, { outcome: "parked" }];
+        expect(await store.get("bad")).toMatchObject({ reason: "callback", attempts: 2, history });
+        expect((await store.get("bad"))!.history[1]!.error).toMatch(/permission denied|doesn't exist/);
+        await vi.waitFor(
+          async () => expect(await store.counts()).toMatchObject({ done: others }),
+          20 * SECOND,
+        );
+      },
+    );
   },
 );

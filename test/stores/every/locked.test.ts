@@ -4,6 +4,7 @@ import mysql from "mysql2/promise";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { done, eventOf, queueOf, SECOND, sleep } from "../../queue/support.ts";
+import { eventually } from "../../support/eventually.ts";
 import { describeEvery, type Place } from "./stores.ts";
 
 vi.setConfig({ testTimeout: 90_000 });
@@ -48,16 +49,16 @@ describeEvery(
       });
       await app.add("a");
       app.queue.start();
-      await vi.waitFor(() => expect(app.ran).toEqual(["a"]), 10_000);
+      await eventually(() => expect(app.ran).toEqual(["a"]));
       // By then, the store has failed to record the result.
       await sleep(7 * SECOND);
       await app.add("b", "c");
       app.queue.wake(eventOf("b"));
       // The result of another event may share a transaction with that of the locked one, which waits for some seconds, twice.
-      await vi.waitFor(async () => expect(await app.stateOf("c")).toBe("done"), 25_000);
+      await eventually(async () => expect(await app.stateOf("c")).toBe("done"), 25_000);
       expect(await app.stateOf("a")).toBe("processing");
       await run("ROLLBACK");
-      await vi.waitFor(async () => expect(await app.stateOf("a")).toBe("done"), 40_000);
+      await eventually(async () => expect(await app.stateOf("a")).toBe("done"), 40_000);
       expect(app.ran.toSorted()).toEqual(["a", "b", "c"]);
     });
   },

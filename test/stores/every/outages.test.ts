@@ -1,6 +1,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
 import type { EventStore, Outcome } from "../../../src/stores/event-store.ts";
+import type { ClaimedEvent } from "../../../src/stores/stored-event.ts";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf, PARKED, RETRY } from "../event.ts";
 import { createProxy, type FaultyProxy } from "./proxy.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";
@@ -33,7 +35,7 @@ async function losing(proxy: FaultyProxy, nth: number, call: () => Promise<unkno
 }
 
 /** Waits until the store answers again. */
-const answers = (store: EventStore<unknown>) => vi.waitFor(() => store.counts(), 20_000);
+const answers = (store: EventStore<unknown>) => eventually(() => store.counts());
 
 describeEvery(
   ({ url, name }) => url !== undefined || ["PostgreSQL", "MySQL", "Redis"].includes(name),
@@ -107,7 +109,7 @@ describeEvery(
         { ...DONE, events: [{ event: eventOf("booking:next"), dueIn: 60_000 }] },
         { ...PARKED, remove: "timers" },
         { ...RETRY, in: 60_000 },
-        { ...RETRY, in: 60_000, counted: false, reason: "unavailable" },
+        { ...RETRY, in: 60_000, count: "nothing", holdsRecord: true, reason: "unavailable" },
       ];
       for (const [index, outcome] of outcomes.entries()) {
         const event = eventOf(`booking:${index}`);
@@ -136,12 +138,19 @@ describeEvery(
         const event = eventOf();
         await direct.add(event);
         const asked = by === "its id" ? { ...CLAIM, eventId: event.eventId } : CLAIM;
-        for (let nth = 1; await losing(proxy, nth, () => store.claim(asked)); nth += 1) {
-          const claim = await vi.waitFor(async () => {
+        let answered: readonly ClaimedEvent[] = [];
+        const claiming = async () => {
+          answered = [];
+          answered = await store.claim(asked);
+        };
+        for (let nth = 1; await losing(proxy, nth, claiming); nth += 1) {
+          const again = async () => {
             const [found] = await store.claim(CLAIM);
             expect(found).toBeDefined();
             return found!;
-          }, 20_000);
+          };
+          // If the lost answer was that of a read before the claim, ioredis has sent the read again.
+          const claim = answered[0] ?? (await eventually(again));
           expect(claim).toMatchObject({ eventId: event.eventId, attempts: 1 });
           expect(await direct.get(event.eventId)).toMatchObject({ attempts: 1, history: [] });
           // A claim whose answer arrived is not given back.
@@ -192,10 +201,10 @@ describeEvery(
       store.subscribe!(woken);
       await sleep(300);
       proxy.restore();
-      await vi.waitFor(async () => {
+      await eventually(async () => {
         woken.mockClear();
         await direct.add(eventOf(null));
-        await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 1000);
+        await eventually(() => expect(woken).toHaveBeenCalled(), 1000);
       }, 30_000);
     });
 

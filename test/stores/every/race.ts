@@ -145,9 +145,22 @@ class Round {
     const entry = { duration: 1 };
     const dice = this.#random.below(100);
     if (dice < 10)
-      return { state: "retrying", in: this.#random.below(30), counted: true, reason: "callback", entry };
+      return {
+        state: "retrying",
+        in: this.#random.below(30),
+        count: this.#random.pick(["call", "failure", "refusal"]),
+        reason: "callback",
+        entry,
+      };
     if (dice < 14)
-      return { state: "retrying", in: this.#random.below(30), counted: false, reason: "unavailable", entry };
+      return {
+        state: "retrying",
+        in: this.#random.below(30),
+        count: "nothing",
+        holdsRecord: true,
+        reason: "unavailable",
+        entry,
+      };
     if (dice < 17) return { state: "released" };
     if (dice < 19) return { state: "parked", reason: "callback", entry };
     const record = { snapshot: { status: "Confirmed", fields: { dice } }, changed: true };

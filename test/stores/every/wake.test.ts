@@ -1,6 +1,7 @@
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { expect, test, vi } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { startProcess } from "../processes.ts";
 import { describeEvery, type Kind, opened } from "./stores.ts";
@@ -17,17 +18,17 @@ async function subscribed(kind: Kind) {
   const woken = vi.fn();
   const end = store.subscribe!(woken);
   // The subscription may have to open a connection first.
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     await other.add(eventOf("booking:first"));
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 500);
-  }, 20_000);
+    await eventually(() => expect(woken).toHaveBeenCalled(), 500);
+  });
   await other.erase("booking:first");
   await sleep(200);
   const wakes = async (act: () => Promise<unknown>) => {
     await sleep(100);
     woken.mockClear();
     await act();
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), { timeout: AT_ONCE, interval: 5 });
+    await eventually(() => expect(woken).toHaveBeenCalled(), AT_ONCE);
   };
   return { place, store, other, woken, end, wakes };
 }

@@ -1,6 +1,7 @@
 import mysql from "mysql2/promise";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { eventOf } from "../event.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
@@ -22,16 +23,13 @@ describeMysql("the counter of seq", () => {
   }
 
   async function waitFor(pool: mysql.Pool, state: string) {
-    await vi.waitFor(
-      async () => {
-        const [rows] = await pool.query<mysql.RowDataPacket[]>(
-          "SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND state = ?",
-          [state],
-        );
-        expect(rows).toHaveLength(1);
-      },
-      { timeout: 10_000, interval: 20 },
-    );
+    await eventually(async () => {
+      const [rows] = await pool.query<mysql.RowDataPacket[]>(
+        "SELECT 1 FROM information_schema.processlist WHERE db = DATABASE() AND state = ?",
+        [state],
+      );
+      expect(rows).toHaveLength(1);
+    });
   }
 
   test("an add does not wait until another add's statement ends", async () => {
@@ -63,8 +61,8 @@ describeMysql("the counter of seq", () => {
     }
     // `INSERT … SELECT` holds the counter from its first row to its end.
     const holding = other.query(`
-      INSERT INTO stayhook_events (id, ref, state, received_at, source, timestamp)
-      SELECT id, 'booking:other', 'done', IF(id = 'second', SLEEP(2.5), 0), 'webhook', ''
+      INSERT INTO stayhook_events (id, ref, state, first_due_at, received_at, source, timestamp)
+      SELECT id, 'booking:other', 'done', 0, IF(id = 'second', SLEEP(2.5), 0), 'webhook', ''
       FROM (SELECT 'first' AS id UNION ALL SELECT 'second') AS ids`);
     await waitFor(pool, "User sleep");
     expect(await store.add(eventOf())).toBe("added");

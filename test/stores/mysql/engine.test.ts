@@ -21,14 +21,14 @@ describeMysql("the tables", () => {
     const store = mysqlStore({ url });
     const rejection = await store.add(eventOf()).catch((error) => String(error));
     expect(rejection).toMatch(/the tables could not be created: .*CREATE command denied/);
-    expect(rejection).toContain("Run the SQL that migrationSql({ from: 0, to: 2 }) returns");
+    expect(rejection).toContain("Run the SQL that migrationSql({ from: 0, to: 3 }) returns");
     const admin = await mysql.createConnection({ uri: server.href, multipleStatements: true });
     await admin.query(migrationSql());
     await admin.end();
     expect(await store.add(eventOf())).toBe("added");
     await store.close();
     const strict = mysqlStore({ url, migrate: false });
-    expect(await strict.schema?.()).toEqual({ version: 2, expected: 2 });
+    expect(await strict.schema?.()).toEqual({ version: 3, expected: 3 });
     await strict.close();
     await databases.pool.query(`DROP USER '${user}'@'%'`);
   });
@@ -75,7 +75,7 @@ describeMysql("the writes of event.atomically", () => {
     const pool = mysql.createPool({ uri: await databases.create(), connectionLimit: 1 });
     await pool.query(ownLimits(10_000));
     const driver = new MysqlDriver({
-      pool: async () => ({ pool, setting: undefined }),
+      pool: async () => pool,
       isOwn: true,
       waitsAtOnce: 1,
       commandTimeout: 10_000,

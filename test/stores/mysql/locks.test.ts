@@ -2,8 +2,9 @@
 
 import { setTimeout as sleep } from "node:timers/promises";
 import mysql from "mysql2/promise";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
@@ -67,7 +68,7 @@ describeMysql.each(["own", "user's"])("while another session holds a lock (the %
     expect(await work(store, 11)).toEqual(OTHERS.toSorted());
     expect(await store.claim(CLAIM)).toEqual([]);
     await unlock();
-    await vi.waitFor(async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: LOCKED }]), 5000);
+    await eventually(async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: LOCKED }]), 5000);
   });
 
   test("the event of an ended lease holds its record alone, and no other event of it is claimed", async () => {
@@ -80,7 +81,7 @@ describeMysql.each(["own", "user's"])("while another session holds a lock (the %
     expect(await work(store, 11)).toEqual(OTHERS.toSorted());
     expect(await store.claim(CLAIM)).toEqual([]);
     await unlock();
-    await vi.waitFor(async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: LOCKED }]), 5000);
+    await eventually(async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: LOCKED }]), 5000);
   });
 
   test("results and leases of other records are recorded, and those of the record after the lock", async () => {
@@ -139,7 +140,7 @@ describeMysql.each(["own", "user's"])("while another session holds a lock (the %
     await Promise.all(calls);
     expect(most).toBeGreaterThan(0);
     expect(most).toBeLessThanOrEqual(6);
-    await vi.waitFor(async () => expect(await waiting()).toBe(0), 3000);
+    await eventually(async () => expect(await waiting()).toBe(0), 3000);
     await unlockTable();
     expect(await store.add(eventOf())).toBe("added");
   });

@@ -17,7 +17,7 @@ describeMysql("compared with the model", () => {
     const from = pool ?? mysql.createPool({ uri: await databases.create(), connectionLimit: 3 });
     pool = from;
     const driver = new MysqlDriver({
-      pool: async () => ({ pool: from, setting: undefined }),
+      pool: async () => from,
       isOwn: false,
       waitsAtOnce: 1,
       commandTimeout: 60_000,

@@ -1,8 +1,9 @@
 // A user whose rights change while the app runs: results that the store cannot record.
 
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { done, eventOf, queueOf, SECOND, sleep } from "../../queue/support.ts";
+import { eventually } from "../../support/eventually.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
 describeMysql("a user that loses a right", () => {
@@ -51,7 +52,7 @@ describeMysql("a user that loses a right", () => {
     expect(app.ran.length).toBe(new Set(app.ran).size);
     expect(String(app.queue.failure)).toMatch(/UPDATE command denied/);
     await app.grant("UPDATE");
-    await vi.waitFor(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }), 40_000);
+    await eventually(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }), 40_000);
     expect(app.ran.sort()).toEqual(["a", "b", "c"]);
   });
 
@@ -61,7 +62,7 @@ describeMysql("a user that loses a right", () => {
     await app.add("plain");
     await app.revoke("INSERT");
     app.queue.start();
-    await vi.waitFor(async () => expect(await app.stateOf("plain")).toBe("done"), 20_000);
+    await eventually(async () => expect(await app.stateOf("plain")).toBe("done"));
     expect(app.ran).toEqual(["plain"]);
   });
 });

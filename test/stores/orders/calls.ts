@@ -201,8 +201,15 @@ export const calls: readonly Call[] = [
     needsWrites: true,
     run: ({ store, held, write }) => store.settle(held!, { ...done, writes: write ? [write] : [] }),
   },
-  settle("retrying", { state: "retrying", in: HOUR, counted: true, reason: "callback", entry }),
-  settle("retrying uncounted", { state: "retrying", in: HOUR, counted: false, reason: "unavailable", entry }),
+  settle("retrying", { state: "retrying", in: HOUR, reason: "callback", entry }),
+  settle("retrying uncounted", {
+    state: "retrying",
+    in: HOUR,
+    count: "nothing",
+    holdsRecord: true,
+    reason: "unavailable",
+    entry,
+  }),
   settle("parked", { state: "parked", reason: "callback", entry }),
   settle("released", { state: "released" }),
   {

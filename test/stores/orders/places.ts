@@ -337,7 +337,7 @@ async function redis(source: string): Promise<Place | undefined> {
     written: async () => 0,
     async empty() {
       await deleteKeys();
-      await admin.hset(`{${prefix}}:meta`, "schema", 2);
+      await admin.hset(`{${prefix}}:meta`, "schema", 3);
     },
     async remove() {
       await deleteKeys();

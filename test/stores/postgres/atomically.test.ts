@@ -5,6 +5,7 @@ import type { ClientBase } from "pg";
 import { beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { InvalidWriteError } from "../../../src/errors.ts";
 import type { PostgresStoreOptions } from "../../../src/stores/postgres/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
@@ -170,7 +171,7 @@ describePostgres("event.atomically", () => {
       const woken = vi.fn();
       const end = store.subscribe?.(woken);
       await store.add(eventOf("booking:Z"));
-      await vi.waitFor(() => expect(woken.mock.calls.length).toBeGreaterThan(1), 20_000);
+      await eventually(() => expect(woken.mock.calls.length).toBeGreaterThan(1));
       const client = await schemas.pool.connect();
       await client.query("BEGIN");
       await store.with(client).add(eventOf("booking:A"));
@@ -178,7 +179,7 @@ describePostgres("event.atomically", () => {
       await client.query("COMMIT");
       client.release();
       // The listener also wakes the store every ten seconds, so wait less than that.
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
+      await eventually(() => expect(woken).toHaveBeenCalled(), 8000);
       end?.();
     });
 

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
@@ -21,12 +22,13 @@ describePostgres("while another transaction holds a record", () => {
     });
     const hold = (ref: string) =>
       client.query(`SELECT FROM ${schema}.records WHERE ref = $1 FOR UPDATE`, [ref]);
-    /** Resolves when this number of the store's statements wait for a lock. */
+    const { rows } = await client.query("SELECT pg_backend_pid() AS pid");
+    /** Resolves when this number of statements wait for a lock of the second transaction. */
     const waits = (count: number) =>
-      vi.waitFor(async () => {
-        const sql = "SELECT FROM pg_stat_activity WHERE query LIKE $1 AND wait_event_type = 'Lock'";
-        expect((await schemas.pool.query(sql, [`%"${schema}"%`])).rowCount).toBe(count);
-      }, 20_000);
+      eventually(async () => {
+        const sql = "SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))";
+        expect((await schemas.pool.query(sql, [rows[0].pid])).rowCount).toBe(count);
+      });
     return { schema, store, client, hold, waits };
   }
 
@@ -36,6 +38,19 @@ describePostgres("while another transaction holds a record", () => {
     await store.add(eventOf("booking:B"));
     await hold("booking:A");
     expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:B" }]);
+  });
+
+  test("claims wait while somebody changes the table, such as a newer version that adds a column", async () => {
+    const { schema, store, client, waits } = await beside();
+    const event = eventOf("booking:A");
+    await store.add(event);
+    await client.query(`ALTER TABLE ${schema}.records ADD COLUMN color text`);
+    const claims = [store.claim(CLAIM), store.claim({ ...CLAIM, eventId: event.eventId })];
+    await waits(2);
+    // Longer than a claim waits for the lock of a record.
+    await sleep(400);
+    await client.query("COMMIT");
+    expect((await Promise.all(claims)).flat()).toMatchObject([{ eventId: event.eventId, attempts: 1 }]);
   });
 
   test("renew extends other records' leases, and the record's lease after the lock ends", async () => {

@@ -45,7 +45,7 @@ describePostgres("compared with the model", () => {
       get(target, name) {
         const value = Reflect.get(target, name);
         if (typeof value !== "function") return value;
-        if (["subscribe", "close", "snapshots"].includes(String(name))) return value.bind(target);
+        if (["subscribe", "close", "snapshots", "ledgers"].includes(String(name))) return value.bind(target);
         return async (...args: unknown[]) => {
           await prepare();
           return value.apply(target, args);

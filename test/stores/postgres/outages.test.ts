@@ -3,6 +3,7 @@ import { inspect } from "node:util";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnPostgres } from "../../support/postgres-server.ts";
 import type { OwnServer } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
@@ -11,29 +12,39 @@ import { createSchemas, describePostgres, url } from "./support.ts";
 describePostgres("on a network that fails", () => {
   const schemas = createSchemas();
 
-  test("the store drops its sessions on a read-only server, and connects again", async () => {
-    const schema = schemas.name();
-    const role = `${schema}_role`;
-    await schemas.store({ schema }).migrate();
-    await schemas.pool.query(`CREATE ROLE ${role} SUPERUSER LOGIN`);
-    onTestFinished(async () => void (await schemas.pool.query(`DROP ROLE ${role}`)));
-    const setReadOnly = (to: "on" | "off") =>
-      schemas.pool.query(`ALTER ROLE ${role} SET default_transaction_read_only = ${to}`);
-    await setReadOnly("on");
-    const asRole = new URL(url);
-    asRole.username = role;
-    const store = schemas.store({ schema, connectionString: asRole.href });
-    // Opens five sessions, all on the old primary.
-    await Promise.all(Array.from({ length: 5 }, () => store.counts()));
-    await expect(store.add(eventOf())).rejects.toThrow("read-only");
-    await Promise.all(Array.from({ length: 5 }, () => store.counts()));
-    await setReadOnly("off");
-    // This call first gets a read-only session. The store then drops its old sessions and repeats the call.
-    expect(await store.add(eventOf())).toBe("added");
-    const [claim] = await store.claim(CLAIM);
-    expect(await store.settle(claim!, DONE)).toBe(true);
-    await store.close();
-  });
+  test.each(["the store's own pool", "a pool of the user that opened them before"])(
+    "the store drops the sessions of %s on a read-only server, and connects again",
+    async (which) => {
+      const schema = schemas.name();
+      const role = `${schema}_role`;
+      await schemas.store({ schema }).migrate();
+      await schemas.pool.query(`CREATE ROLE ${role} SUPERUSER LOGIN`);
+      onTestFinished(async () => void (await schemas.pool.query(`DROP ROLE ${role}`)));
+      const setReadOnly = (to: "on" | "off") =>
+        schemas.pool.query(`ALTER ROLE ${role} SET default_transaction_read_only = ${to}`);
+      await setReadOnly("on");
+      const asRole = new URL(url);
+      asRole.username = role;
+      const pool = which.startsWith("a pool")
+        ? new pg.Pool({ connectionString: asRole.href, max: 5 })
+        : undefined;
+      onTestFinished(() => pool?.end());
+      // Opens five sessions, all on the old primary.
+      await Promise.all(Array.from({ length: 5 }, () => pool?.query("SELECT pg_sleep(0.1)")));
+      const store = schemas.store(pool ? { schema, pool } : { schema, connectionString: asRole.href });
+      if (pool === undefined) {
+        await Promise.all(Array.from({ length: 5 }, () => store.counts()));
+        await expect(store.add(eventOf())).rejects.toThrow("read-only");
+        await Promise.all(Array.from({ length: 5 }, () => store.counts()));
+      }
+      await setReadOnly("off");
+      // This call first gets a read-only session. The store then drops its old sessions and repeats the call.
+      expect(await store.add(eventOf())).toBe("added");
+      const [claim] = await store.claim(CLAIM);
+      expect(await store.settle(claim!, DONE)).toBe(true);
+      await store.close();
+    },
+  );
 
   test("sessions that the server ends do not crash the process, even if the user's pool has no error listener", async () => {
     const victims = `stayhook test ${Math.random().toString(36).slice(2)}`;
@@ -47,12 +58,12 @@ describePostgres("on a network that fails", () => {
       );
     await end();
     await sleep(100);
-    await vi.waitFor(() => store.counts(), 20_000);
+    await eventually(() => store.counts());
     // The connection may also end while it is in use.
     const [claim] = await store.claim(CLAIM);
     const settled = store.settle(claim!, { ...DONE, writes: [async () => void (await end())] });
     await expect(settled).rejects.toThrow();
-    await vi.waitFor(async () => expect(await store.settle(claim!, DONE)).toBe(true), 20_000);
+    await eventually(async () => expect(await store.settle(claim!, DONE)).toBe(true));
     await store.close();
     await pool.end();
   });
@@ -72,12 +83,12 @@ test.skipIf(url === undefined)("a listening connection ends with its last subscr
   const listens = async (count: number) =>
     expect((await admin.query(sql, [`LISTEN "stayhook ${schema}"%`])).rowCount).toBe(count);
   const ends = [store.subscribe?.(() => {}), store.subscribe?.(() => {})];
-  await vi.waitFor(() => listens(1), 20_000);
+  await eventually(() => listens(1));
   ends[0]?.();
   await sleep(50);
   await listens(1);
   ends[1]?.();
-  await vi.waitFor(() => listens(0), 20_000);
+  await eventually(() => listens(0));
 });
 
 describePostgres("on a server that is restarted", () => {
@@ -110,12 +121,12 @@ describePostgres("on a server that is restarted", () => {
           await sleep(2);
         }
       })();
-      await vi.waitFor(() => expect(answered.length).toBeGreaterThan(20), 20_000);
+      await eventually(() => expect(answered.length).toBeGreaterThan(20));
       await server![mode]();
-      await vi.waitFor(() => expect(refused).toBeGreaterThan(0), 20_000);
+      await eventually(() => expect(refused).toBeGreaterThan(0));
       await server!.start();
       const before = answered.length;
-      await vi.waitFor(() => expect(answered.length).toBeGreaterThan(before + 20), 20_000);
+      await eventually(() => expect(answered.length).toBeGreaterThan(before + 20));
       going = false;
       await adding;
       const kept = new Set((await store.list({ limit: 100_000 })).map(({ eventId }) => eventId));
@@ -124,7 +135,7 @@ describePostgres("on a server that is restarted", () => {
       const other = postgresStore({ connectionString: server!.url, schema: `restart_${mode}` });
       woken.mockClear();
       await other.add(eventOf());
-      await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+      await eventually(() => expect(woken).toHaveBeenCalled());
       await Promise.all([store.close(), other.close()]);
     },
   );

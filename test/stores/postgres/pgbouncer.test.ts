@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { freePort } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { race } from "../every/race.ts";
@@ -67,11 +68,11 @@ describe.skipIf(url === undefined || version === undefined).each(modes)("behind 
     const other = schemas.store({ schema });
     const woken = vi.fn();
     const end = store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 20_000);
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await other.add(eventOf());
     woken.mockClear();
     if (mode.listens) await other.add(eventOf());
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 8000);
+    await eventually(() => expect(woken).toHaveBeenCalled(), 8000);
     end?.();
     await Promise.all([store.close(), other.close()]);
   });
@@ -162,12 +163,12 @@ ${settings}
     stdio: "ignore",
   });
   const connectionString = `postgresql://${user}@127.0.0.1:${port}/${database}`;
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const client = new pg.Client({ connectionString });
     await client.connect();
     await client.query("SELECT 1");
     await client.end();
-  }, 20_000);
+  });
   return {
     connectionString,
     async close() {

@@ -1,8 +1,9 @@
 // A role whose rights change while the app runs: results that the store cannot record.
 
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { done, eventOf, queueOf, SECOND } from "../../queue/support.ts";
+import { eventually } from "../../support/eventually.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
 describePostgres("a role that loses a right", () => {
@@ -56,9 +57,9 @@ describePostgres("a role that loses a right", () => {
     expect(app.ran.length).toBe(new Set(app.ran).size);
     expect(String(app.queue.failure)).toMatch(/result of an attempt could not be recorded.*read-only/);
     await app.set("off");
-    await vi.waitFor(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }), 40_000);
+    await eventually(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }), 40_000);
     expect(app.ran.sort()).toEqual(["a", "b", "c"]);
-    await vi.waitFor(() => expect(app.queue.failure).toBeUndefined(), 20_000);
+    await eventually(() => expect(app.queue.failure).toBeUndefined());
   });
 
   test("INSERT revoked: an unchanged record is done without its second look, and a timer waits for the right", async () => {
@@ -73,7 +74,7 @@ describePostgres("a role that loses a right", () => {
     await app.add("plain");
     await app.revoke();
     app.queue.start();
-    await vi.waitFor(async () => expect(await app.stateOf("plain")).toBe("done"), 20_000);
+    await eventually(async () => expect(await app.stateOf("plain")).toBe("done"));
     await app.grant();
     await app.add("timed");
     await app.revoke();
@@ -81,7 +82,7 @@ describePostgres("a role that loses a right", () => {
     await sleep(6 * SECOND);
     expect(app.ran.filter((id) => id === "timed").length).toBeLessThanOrEqual(1);
     await app.grant();
-    await vi.waitFor(async () => expect(await app.stateOf("timed")).toBe("done"), 40_000);
+    await eventually(async () => expect(await app.stateOf("timed")).toBe("done"), 40_000);
     expect(await app.stateOf("timer")).toBe("scheduled");
     expect(app.ran).toEqual(["plain", "timed"]);
   });

@@ -6,6 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnPostgres } from "../../support/postgres-server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
@@ -55,6 +56,37 @@ describePostgres("a schema", () => {
       await store.close();
     },
   );
+
+  test("on whose tables an event trigger forces row-level security: the error names it, without advice about rights", async () => {
+    const name = schemas.name();
+    await schemas.pool.query(`CREATE DATABASE ${name}`);
+    await schemas.pool.query(`CREATE ROLE ${name} LOGIN; GRANT CREATE ON DATABASE ${name} TO ${name}`);
+    const connectionString = Object.assign(new URL(url), { pathname: `/${name}` }).href;
+    const admin = new pg.Client({ connectionString });
+    await admin.connect();
+    onTestFinished(async () => {
+      await admin.end();
+      await schemas.pool.query(`DROP DATABASE ${name} WITH (FORCE)`);
+      await schemas.pool.query(`DROP ROLE ${name}`);
+    });
+    await admin.query(`
+      CREATE FUNCTION public.force() RETURNS event_trigger LANGUAGE plpgsql AS $$
+      DECLARE made record;
+      BEGIN
+        FOR made IN SELECT objid::regclass AS name FROM pg_event_trigger_ddl_commands() WHERE object_type = 'table' LOOP
+          EXECUTE format('ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY', made.name);
+        END LOOP;
+      END $$;
+      CREATE EVENT TRIGGER forcing ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION public.force()`);
+    const asRole = Object.assign(new URL(connectionString), { username: name }).href;
+    const store = schemas.store({ connectionString: asRole });
+    onTestFinished(() => store.close());
+    const message = await store.add(eventOf()).catch(String);
+    expect(message).toContain("Give the store's user BYPASSRLS, or let the trigger leave out");
+    expect(message).not.toContain("right to change tables");
+    await schemas.pool.query(`ALTER ROLE ${name} BYPASSRLS`);
+    expect(await store.add(eventOf())).toBe("added");
+  });
 
   test.each(["GRANT", "REVOKE"])(
     "whose sequence is behind its table is set right, or says how (%s)",
@@ -179,7 +211,7 @@ describePostgres("a schema", () => {
       }
       await Promise.all(calls);
       expect(most).toBeLessThanOrEqual(6);
-      await vi.waitFor(async () => expect(await backends()).toBe(0), 3000);
+      await eventually(async () => expect(await backends()).toBe(0), 3000);
       await unlock();
       expect(await store.add(eventOf())).toBe("added");
       await store.close();
@@ -206,7 +238,7 @@ describePostgres("a schema", () => {
     for (const ref of refs.slice(1)) expect(await store.add(eventOf(ref))).toBe("added");
     expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(11);
     await unlock();
-    await vi.waitFor(async () => expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(1), 5000);
+    await eventually(async () => expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(1), 5000);
     await store.close();
   });
 
@@ -226,7 +258,7 @@ describePostgres("a schema", () => {
     expect(performance.now() - startedAt).toBeLessThan(9000);
     await store.add(eventOf("booking:0"));
     const seen: string[] = [];
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       for (const claim of await store.claim({ ...CLAIM, limit: 10 })) {
         seen.push(claim.ref!);
         expect(await store.settle(claim, DONE)).toBe(true);
@@ -237,10 +269,10 @@ describePostgres("a schema", () => {
           .map(({ ref }) => ref)
           .sort(),
       );
-    }, 20_000);
+    });
     expect(await store.claim(CLAIM)).toEqual([]);
     await unlock();
-    await vi.waitFor(
+    await eventually(
       async () => expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:0" }]),
       5000,
     );

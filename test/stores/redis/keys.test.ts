@@ -22,7 +22,7 @@ describe.skipIf(own === undefined)("keys", () => {
     await store!.settle(claims[0]!, RETRY);
     await store!.settle(claims[1]!, PARKED);
     await store!.settle(claims[2]!, DONE);
-    await store!.settle(claims[3]!, { ...RETRY, counted: false, in: 50 });
+    await store!.settle(claims[3]!, { ...RETRY, count: "nothing", holdsRecord: true, in: 50 });
     const keys = await admin!.keys("*");
     for (const key of keys) {
       expect(key).toMatch(/^\{keys\}:/);
@@ -68,16 +68,17 @@ describe.skipIf(own === undefined)("keys", () => {
   });
 
   test.each([
-    ["0.1", "format"],
-    ["0.2", "schema"],
-  ])("of stayhook %s are rejected, and not changed", async (_, version) => {
-    await admin!.hset("{old}:meta", version, "1", "seq", "5");
+    ["format", "1"],
+    ["schema", "1"],
+    ["schema", "2"],
+  ])("of an earlier version with the %s %s are rejected, and not changed", async (name, version) => {
+    await admin!.hset("{old}:meta", name, version, "seq", "5");
     onTestFinished(() => void admin!.del("{old}:meta"));
     const old = redisStore({ url: own!.url, prefix: "old", logger: silent });
     await expect(old.add(eventOf())).rejects.toThrow(
-      /older version of stayhook wrote the keys \{old\}:\*.*the option prefix to another value/,
+      /earlier version wrote the keys \{old\}:\*.*the option prefix to another value/,
     );
-    expect(await admin!.hgetall("{old}:meta")).toEqual({ [version]: "1", seq: "5" });
+    expect(await admin!.hgetall("{old}:meta")).toEqual({ [name]: version, seq: "5" });
     expect(await admin!.keys("{old}:*")).toEqual(["{old}:meta"]);
     // A listening store reconnects again and again. It must leave no connection open.
     const connections = async () => {
@@ -197,6 +198,7 @@ describe.skipIf(own === undefined)("the cost of a call", () => {
         "publish",
         "zadd",
         "zrem",
+        "zscore",
         "zrange",
         "zrangebyscore",
       ]).toContain(name);

@@ -8,8 +8,8 @@ const prefix = createPrefixes();
 async function openLater(name: string, options: { readonly migrate?: boolean } = {}) {
   vi.resetModules();
   vi.doMock("../../../src/stores/redis/redis-migrations.ts", () => ({
-    FIRST_VERSION: 2,
-    LATEST_VERSION: 4,
+    FIRST_VERSION: 3,
+    LATEST_VERSION: 5,
     migrations: [
       "call('HINCRBY', base .. ':meta', 'runs', 1)",
       "call('HINCRBY', base .. ':meta', 'runs', 10)",
@@ -37,17 +37,17 @@ describe.skipIf(url === undefined)("the keys of Redis", () => {
     const older = openStore(name);
     onTestFinished(() => older.close());
     await older.add(eventOf());
-    expect(await older.schema?.()).toEqual({ version: 2, expected: 2 });
+    expect(await older.schema?.()).toEqual({ version: 3, expected: 3 });
     const later = await Promise.all(Array.from({ length: 5 }, () => openLater(name)));
     await Promise.all(later.map((store) => store.counts()));
     expect(await runsOf(name)).toBe("11");
-    expect(await later[0]!.schema?.()).toEqual({ version: 4, expected: 4 });
-    expect(await older.schema?.()).toEqual({ version: 4, expected: 2 });
+    expect(await later[0]!.schema?.()).toEqual({ version: 5, expected: 5 });
+    expect(await older.schema?.()).toEqual({ version: 5, expected: 3 });
     expect(await older.add(eventOf())).toBe("added");
     const back = openStore(name);
     onTestFinished(() => back.close());
     expect(await back.counts()).toMatchObject({ pending: 2 });
-    expect(await back.schema?.()).toEqual({ version: 4, expected: 2 });
+    expect(await back.schema?.()).toEqual({ version: 5, expected: 3 });
   });
 
   test("are made by every step if there are none", async () => {
@@ -60,13 +60,13 @@ describe.skipIf(url === undefined)("the keys of Redis", () => {
     const name = prefix();
     const strict = await openLater(name, { migrate: false });
     await expect(strict.counts()).rejects.toThrow(
-      `the keys {${name}}:* do not exist, this version of stayhook needs schema version 4, and the option migrate is false. Start one process without migrate: false`,
+      `the keys {${name}}:* do not exist, this version of stayhook needs schema version 5, and the option migrate is false. Start one process without migrate: false`,
     );
-    expect(await strict.schema?.()).toEqual({ version: 0, expected: 4 });
+    expect(await strict.schema?.()).toEqual({ version: 0, expected: 5 });
     const older = openStore(name);
     onTestFinished(() => older.close());
     await older.add(eventOf());
-    await expect(strict.counts()).rejects.toThrow(`the keys {${name}}:* have schema version 2`);
+    await expect(strict.counts()).rejects.toThrow(`the keys {${name}}:* have schema version 3`);
     await (await openLater(name)).counts();
     expect(await strict.counts()).toMatchObject({ pending: 1 });
   });

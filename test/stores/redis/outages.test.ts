@@ -7,6 +7,7 @@ import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { StayhookError } from "../../../src/errors.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { CLAIM, DONE, eventOf, RETRY, silent } from "../event.ts";
 import { createProxy } from "../every/proxy.ts";
@@ -56,7 +57,7 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     const store = open({ url, commandTimeout });
     const woken = vi.fn();
     store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await store.add(eventOf());
     process.kill(own!.pid, "SIGSTOP");
     const start = performance.now();
@@ -72,12 +73,12 @@ describe.skipIf(own === undefined)("the Redis server", () => {
       process.kill(own!.pid, "SIGCONT");
     }
     expect(performance.now() - start).toBeLessThan(10_000);
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { pending, processing } = await store.counts();
       expect(pending + processing).toBe(2);
-    }, 10_000);
+    });
     // Redis ran the calls after SIGCONT, although they had timed out. Subscribers must hear of the new events.
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
   });
 
   test("close does not wait for a frozen server", async () => {
@@ -144,7 +145,7 @@ describe.skipIf(own === undefined)("a failover", () => {
     const store = open({ url: proxy.url });
     const woken = vi.fn();
     store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await store.add(eventOf());
     expect(proxy.connections).toBe(2);
     const admin = new Redis(url);
@@ -161,8 +162,8 @@ describe.skipIf(own === undefined)("a failover", () => {
     }
     // The same address now leads to the new primary.
     expect(await store.add(eventOf())).toBe("added");
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    await vi.waitFor(() => expect(proxy.connections).toBe(4));
+    await eventually(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(proxy.connections).toBe(4));
   });
 
   test.each(["url", "client"])(
@@ -228,14 +229,14 @@ describe.skipIf(own === undefined)("a lost connection", () => {
     try {
       // A call starts every 20 ms. While no answer arrives, some call is always about to time out.
       proxy.delay = Number.POSITIVE_INFINITY;
-      await vi.waitFor(() => expect(outcomes.length).toBeGreaterThan(20), 20_000);
+      await eventually(() => expect(outcomes.length).toBeGreaterThan(20));
       expect(outcomes).not.toContain("answered");
       proxy.delay = 60;
-      await vi.waitFor(() => expect(outcomes).toContain("answered"), 10_000);
+      await eventually(() => expect(outcomes).toContain("answered"));
     } finally {
       clearInterval(calling);
     }
-    await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ pending: 0 }), 10_000);
+    await eventually(async () => expect(await store.counts()).toMatchObject({ pending: 0 }));
   });
 
   test("an add whose answer was lost wakes subscribers", async () => {
@@ -243,7 +244,7 @@ describe.skipIf(own === undefined)("a lost connection", () => {
     const store = open({ url: proxy.url });
     const woken = vi.fn();
     store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await store.counts();
     woken.mockClear();
     const { lost } = proxy.loseAnswer(1);
@@ -251,7 +252,7 @@ describe.skipIf(own === undefined)("a lost connection", () => {
     await lost;
     // The store sends the add once more.
     expect(await call).toBe("added");
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
   });
 
   test("does not keep a process alive whose server is out of reach", async () => {

@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis, startSentinel } from "../../support/redis-server.ts";
 import { eventOf, silent } from "../event.ts";
 
@@ -25,7 +26,7 @@ test.skipIf(primary === undefined)(
     const asking = new Redis(sentinel!.url);
     open.push(() => asking.disconnect());
     const replicas = () => asking.call("SENTINEL", "REPLICAS", "main").then(String);
-    await vi.waitFor(async () => expect(await replicas()).toContain("master-link-status,ok"), 30_000);
+    await eventually(async () => expect(await replicas()).toContain("master-link-status,ok"), 30_000);
 
     const { hostname: host, port: sentinelPort } = new URL(sentinel!.url);
     const client = new Redis({ sentinels: [{ host, port: Number(sentinelPort) }], name: "main" });

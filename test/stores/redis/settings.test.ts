@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
 import { afterAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { CLAIM, DONE, eventOf, silent } from "../event.ts";
 
@@ -27,7 +28,7 @@ async function warningsWith(settings: Readonly<Record<string, string>>): Promise
   await store.add(eventOf());
   await store.close();
   // The store reads the settings in the background. Wait until only this client is connected.
-  await vi.waitFor(async () => {
+  await eventually(async () => {
     const info = await admin!.client("LIST");
     expect(String(info).split("\n").filter(Boolean).length).toBe(1);
   });
@@ -63,7 +64,7 @@ describe.skipIf(own === undefined)("at its first use, the store warns of data lo
     const warned = vi.spyOn(console, "warn").mockImplementation(() => {});
     const store = redisStore({ url: own!.url, prefix: "settings" });
     for (let times = 0; times < 3; times += 1) await store.counts();
-    await vi.waitFor(() => expect(warned).toHaveBeenCalledTimes(1));
+    await eventually(() => expect(warned).toHaveBeenCalledTimes(1));
     expect(warned.mock.calls[0]?.join(" ")).toContain("every event is lost");
     await store.close();
     expect(warned).toHaveBeenCalledTimes(1);
@@ -89,11 +90,11 @@ describe.skipIf(own === undefined)("on a server that hides its settings", () => 
 
   test("the store warns by INFO if CONFIG is forbidden", async () => {
     const { store, logger } = await warnings();
-    await vi.waitFor(() => expect(logger.warn).toHaveBeenCalledTimes(1));
+    await eventually(() => expect(logger.warn).toHaveBeenCalledTimes(1));
     expect(logger.warn.mock.calls[0]?.[0]).toContain("appendonly is set to no");
     const woken = vi.fn();
     store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     for (const claim of await store.claim(CLAIM)) await store.settle(claim, DONE);
     expect(await store.prune({ state: "done", age: 0, limit: 10 })).toBe(1);
     await store.close();
@@ -102,7 +103,7 @@ describe.skipIf(own === undefined)("on a server that hides its settings", () => 
   test("the store gives no warning if INFO is forbidden, too", async () => {
     await admin!.call("ACL", "SETUSER", "shy", "-info");
     const { store, logger } = await warnings();
-    await vi.waitFor(() => expect(logger.debug).toHaveBeenCalledTimes(1));
+    await eventually(() => expect(logger.debug).toHaveBeenCalledTimes(1));
     expect(logger.warn).not.toHaveBeenCalled();
     await store.close();
   });

@@ -4,8 +4,9 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { eventOf } from "../event.ts";
 
 const isRoot = process.getuid?.() === 0;
@@ -86,7 +87,7 @@ describe.skipIf(!isRoot)("a store that may not write", () => {
     expect(refused).toBe(3);
     rmSync(filler);
     // A checkpoint is tried once a second at most.
-    await vi.waitFor(async () => expect(await store.add(event())).toBe("added"), 5000);
+    await eventually(async () => expect(await store.add(event())).toBe("added"), 5000);
     for (let n = 0; n < 40; n += 1) expect(await store.add(event())).toBe("added");
     expect(await store.counts()).toMatchObject({ pending: added + 41 });
     await store.close();

@@ -1,10 +1,15 @@
 import { statSync, utimesSync, watch } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { describe, expect, test, vi } from "vitest";
+import { afterAll, describe, expect, test, vi } from "vitest";
 import { sqliteStore } from "../../../src/stores/sqlite/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createFiles } from "./support.ts";
+
+// Files share a worker and its modules. Those that another file has loaded know no mock, and a later file wants none.
+vi.hoisted(() => vi.resetModules());
+afterAll(() => void vi.resetModules());
 
 vi.mock("node:fs", async (original) => {
   const fs = await original<typeof import("node:fs")>();
@@ -23,7 +28,7 @@ describe("another connection's events", () => {
     const db = new DatabaseSync(path);
     db.exec("CREATE TABLE nights (day TEXT)");
     db.close();
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 10_000);
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await store.close();
   });
 });

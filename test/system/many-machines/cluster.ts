@@ -5,7 +5,8 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type TestContext, vi } from "vitest";
+import type { TestContext } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { History } from "./history.ts";
 import type { MachineOptions } from "./machine.ts";
 
@@ -99,7 +100,7 @@ export class Cluster {
 
   /** Resolves when the check passes on the history so far. */
   until(check: (history: History) => void | Promise<void>): Promise<void> {
-    return vi.waitFor(() => check(this.history), { timeout: PATIENCE, interval: 50 });
+    return eventually(() => check(this.history), PATIENCE);
   }
 
   #say(what: string, { pid }: Machine): void {

@@ -11,7 +11,6 @@ import {
   type BookingTimerEvent,
   createWebhookHandler,
   StayhookClient,
-  stayChange,
 } from "../../../src/index.ts";
 import { createReconciler } from "../../../src/reconcile/reconciler.ts";
 import type { EventStore } from "../../../src/stores/event-store.ts";
@@ -73,7 +72,7 @@ const closeDoor = (event: object, { bookingCode, listingId }: BookingStay) =>
   write(event, "DELETE FROM doors WHERE code = $1 AND listing = $2", bookingCode, listingId);
 
 function sync(event: BookingEvent): void {
-  const { to } = stayChange(event);
+  const { to } = event.stayChange;
   event.timers.clear();
   write(event, "DELETE FROM stays WHERE code = $1", event.booking.bookingCode);
   if (to) {
@@ -94,7 +93,7 @@ function sync(event: BookingEvent): void {
 }
 
 function setDoor(event: BookingEvent | BookingTimerEvent): void {
-  const { from, to } = stayChange(event);
+  const { from, to } = event.stayChange;
   if (from && from.listingId !== to?.listingId) closeDoor(event, from);
   if (!to) return;
   const { arrival, departure } = timesOf(to, settings);
@@ -118,7 +117,7 @@ const webhooks = createWebhookHandler({
     "booking.timer.door-closes": setDoor,
     // Two messages with one id would fail here.
     "booking.timer.message": (event) => {
-      const { to } = stayChange(event);
+      const { to } = event.stayChange;
       if (to)
         write(event, "INSERT INTO messages VALUES ($1, $2, $3)", event.eventId, to.bookingCode, to.checkIn);
     },

@@ -4,8 +4,6 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,6 +14,7 @@ import { expect, onTestFinished, test } from "vitest";
 import { postgresUrl } from "../../support/postgres-server.ts";
 import { freePort } from "../../support/server-process.ts";
 import { isSoak } from "../../support/soak.ts";
+import { temporaryFolder } from "../../support/temporary-folder.ts";
 import { type Random, randomOf, seedOf } from "../random.ts";
 import type { Settings } from "./app.ts";
 import { dateOf, timesOf } from "./times.ts";
@@ -36,8 +35,7 @@ interface Place {
 const postgres = await postgresUrl();
 const places: Readonly<Record<string, () => Place>> = {
   SQLite: () => {
-    const directory = mkdtempSync(join(tmpdir(), "stayhook-effects-"));
-    onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
+    const directory = temporaryFolder();
     const path = join(directory, "events.db");
     const rows = (sql: string) => {
       const db = new DatabaseSync(path, { timeout: 5000 });

@@ -2,14 +2,14 @@
 // what follows when they end.
 import { expect, test, vi } from "vitest";
 import { advance } from "../../queue/support.ts";
-import { isSoak } from "../../support/soak.ts";
+import { isSoak, sized } from "../../support/soak.ts";
 import { randomOf, seedOf } from "../../system/random.ts";
 import { useFakeTime } from "../support.ts";
 import { SECOND, seedRandom } from "./app.ts";
 import { faults } from "./faults.ts";
 import { World } from "./world.ts";
 
-const SCHEDULES = isSoak ? 2000 : 60;
+const SCHEDULES = isSoak ? 2000 : sized(15, 60);
 const seed = seedOf("schedules of faults");
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));

@@ -1,5 +1,6 @@
 import { memoryStore, StayhookError, type WebhookEvent } from "stayhook";
 import { describe, expect, test, vi } from "vitest";
+import { type Called, houseOf } from "../../stays/house.ts";
 import { advance, delivered, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
@@ -10,12 +11,9 @@ async function withStatus(status: string, on: Parameters<typeof handlerOf>[0] = 
   handler.platform.booking("A1", status, { checkIn: "2026-07-01", further: { kept: true } });
   handler.platform.listing(77, status, { listingName: "By the sea" });
   const booking = notificationOf({ bookingCode: "A1" });
-  const listing = notificationOf({ listingId: 77 });
-  for (const notification of [booking, listing]) {
-    await handler.deliver(notification);
-    await advance();
-  }
-  return { ...handler, booking, listing };
+  await handler.deliver(booking);
+  await handler.notify(77);
+  return { ...handler, booking };
 }
 
 describe("the callback for a status", () => {
@@ -54,9 +52,8 @@ describe("the callback for a status", () => {
   test.each(["Confirmed!", "Cancellled", "Pending", "Draft"])(
     "that is unknown (%s) is one warning",
     async (status) => {
-      const { deliver, logger } = await withStatus(status, { on: { "booking.Confirmed": () => {} } });
-      await deliver(notificationOf({ bookingCode: "A1" }));
-      await advance();
+      const { logger, notify } = await withStatus(status, { on: { "booking.Confirmed": () => {} } });
+      await notify("A1");
       const told = (kind: string) =>
         `stayhook: the platform sent the status \`${status}\`, which this version does not know. No callback handles it. Add ${kind}.unknown, or ${kind} for all events of a ${kind}`;
       expect(logger.lines).toEqual([told("booking"), told("listing")]);
@@ -88,11 +85,10 @@ describe("the callback for a status", () => {
 
   test("gets the time of the recording and the number of the attempt, without the outages before", async () => {
     const callback = vi.fn().mockRejectedValueOnce(new Error("no"));
-    const { deliver, platform } = handlerOf({ on: { fallback: callback } });
+    const { platform, notify } = handlerOf({ on: { fallback: callback } });
     const recordedAt = new Date();
     platform.answer("A1", { status: 503 });
-    await deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await notify("A1");
     platform.booking("A1", "Confirmed");
     await advance(30_000);
     const events = callback.mock.calls.map(([event]) => event as WebhookEvent);
@@ -124,10 +120,10 @@ describe("the callback for a status", () => {
   });
 });
 
-test("skipUnchanged: true skips no replay, and no event without a record", async () => {
+test("a replay runs the callback again, of an unchanged record and of none", async () => {
   const fallback = vi.fn();
   for (const fields of [{ bookingCode: "A1" }, {}]) {
-    const { store, notification } = await delivered(fields, { skipUnchanged: true, on: { fallback } });
+    const { store, notification } = await delivered(fields, { on: { fallback } });
     await store.replay({ eventId: notification.eventId });
     await advance();
   }
@@ -196,5 +192,16 @@ describe("atomically", () => {
     });
     expect((await event())?.state).toBe("done");
     expect(() => late?.(() => {})).toThrow(StayhookError);
+  });
+
+  test("throws after the function of a thing has returned", async () => {
+    const writes: Atomic["atomically"][] = [];
+    const store = memoryStore<string[]>({ transaction: async (run) => void (await run([])) });
+    const act = ({ thing }: Called) => void writes.push(thing.atomically as Atomic["atomically"]);
+    const house = houseOf({ store: store as never, act });
+    await house.book(7, "2030-05-10", "2030-05-13");
+    expect(house.took()).toContain("nights begin 7 10-13");
+    for (const atomically of writes) expect(() => atomically(() => {})).toThrow(StayhookError);
+    expect(writes.length).toBeGreaterThan(0);
   });
 });

@@ -1,33 +1,21 @@
 // A known record that the platform refuses for good, because its listing was handed over to another account.
-import { type BookingEvent, stayChange, type WebhookEvent } from "stayhook";
+import type { BookingEvent } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test, vi } from "vitest";
 import { memoryStore } from "../../../src/stores/memory/index.ts";
-import { type Answer, advance, HOUR, handlerOf, MINUTE, notificationOf, useFakeTime } from "../support.ts";
+import { type Answer, advance, HOUR, MINUTE, useFakeTime } from "../support.ts";
+import { hostOf, stayed } from "./host.ts";
 
 useFakeTime();
 
 const DAY = 24 * HOUR;
-const stayed = { listingId: 7, checkIn: "2026-12-09", checkOut: "2026-12-12" };
 const denied = { status: 403, body: { message: "not yours" } };
 
-/** A host whose bookings A1, A2, … the handler has read. */
-async function hostOf(count: number, options: Parameters<typeof handlerOf>[0] = {}) {
-  const told: WebhookEvent[] = [];
-  const on = { fallback: (event: WebhookEvent) => void told.push(event) };
-  const it = handlerOf({ on, recheckAfter: false, ...options });
-  it.platform.answer("listings", { status: 200, body: [{ listingId: 7, status: "Published" }] });
+/** A host whose listing the platform shows. */
+async function shown(count: number, options?: Parameters<typeof hostOf>[1]) {
+  const it = await hostOf(count, options);
   it.platform.listing(7, "Published");
-  const notify = async (bookingCode: string) => {
-    await it.deliver(notificationOf({ bookingCode }));
-    await advance();
-  };
-  for (let n = 1; n <= count; n += 1) {
-    it.platform.booking(`A${n}`, "Confirmed", stayed);
-    await notify(`A${n}`);
-  }
-  const gone = () => told.filter(({ type }) => type === "booking.gone").map(({ ref }) => ref);
-  return { ...it, told, gone, notify };
+  return it;
 }
 
 const answers: [string, Answer][] = [
@@ -37,7 +25,7 @@ const answers: [string, Answer][] = [
 ];
 
 test.each(answers)("%s for giveUpAfter is gone, once, and what comes back is new", async (_, answer) => {
-  const { platform, notify, gone, told, store } = await hostOf(2);
+  const { platform, notify, gone, told, store } = await shown(2);
   platform.answer("A1", answer);
   await notify("A1");
   await advance(HOUR);
@@ -48,7 +36,7 @@ test.each(answers)("%s for giveUpAfter is gone, once, and what comes back is new
   expect(gone()).toEqual(["booking:A1"]);
   const event = told.at(-1) as BookingEvent;
   expect(event).toMatchObject({ changed: true, previous: { status: "Confirmed" }, booking: stayed });
-  expect(stayChange(event)).toMatchObject({ from: { listingId: 7 }, to: undefined });
+  expect(event.stayChange).toMatchObject({ from: { listingId: 7 }, to: undefined });
   await notify("A1");
   await advance(4 * DAY);
   expect(gone()).toHaveLength(1);
@@ -65,7 +53,7 @@ test.each(answers)("%s for giveUpAfter is gone, once, and what comes back is new
 
 test("a look-up that the store never answers holds a refused event up for half a minute, not for five", async () => {
   const store = memoryStore();
-  const { platform, notify } = await hostOf(1, { store });
+  const { platform, notify } = await shown(1, { store });
   vi.spyOn(store, "snapshotOf").mockReturnValueOnce(new Promise(() => {}));
   platform.answer("A1", denied);
   await notify("A1");
@@ -77,7 +65,7 @@ test("a look-up that the store never answers holds a refused event up for half a
 
 test("so does one that a booking's first request needs", async () => {
   const store = memoryStore();
-  const { platform, notify } = await hostOf(0, { store });
+  const { platform, notify } = await shown(0, { store });
   vi.spyOn(store, "list").mockReturnValueOnce(new Promise(() => {}));
   platform.booking("A1", "Request", stayed);
   await notify("A1");
@@ -88,10 +76,10 @@ test("so does one that a booking's first request needs", async () => {
 
 test("a door closes although only its timer reads the booking", async () => {
   const open = new Set<string>();
-  const { platform } = await hostOf(2, {
+  const { platform } = await shown(2, {
     on: {
       booking: (event: BookingEvent) => {
-        const { to } = stayChange(event);
+        const { to } = event.stayChange;
         if (to) {
           open.add(to.bookingCode);
           event.timers.set("door-closes", new Date("2026-12-12T11:00:00Z"));
@@ -108,7 +96,7 @@ test("a door closes although only its timer reads the booking", async () => {
 });
 
 test("passes of the reconciler suffice, however often they run", async () => {
-  const { platform, gone, webhooks } = await hostOf(2);
+  const { platform, gone, webhooks } = await shown(2);
   const reconciler = createReconciler(webhooks);
   platform.answer("A1", denied);
   for (let hours = 0; hours < 80; hours += 2) {
@@ -122,7 +110,7 @@ test("passes of the reconciler suffice, however often they run", async () => {
 });
 
 test.each(["a notification", "the scheduled read", "a pass"])("%s decides at its first read", async (by) => {
-  const { platform, notify, gone, webhooks, store } = await hostOf(2);
+  const { platform, notify, gone, webhooks, store } = await shown(2);
   platform.answer("A1", denied);
   await notify("A1");
   await advance(3 * DAY - MINUTE);
@@ -137,7 +125,7 @@ test.each(["a notification", "the scheduled read", "a pass"])("%s decides at its
 });
 
 test("a refusal that ends begins anew the next time", async () => {
-  const { platform, gone, notify } = await hostOf(2);
+  const { platform, gone, notify } = await shown(2);
   platform.answer("A1", denied);
   await notify("A1");
   await advance(2 * DAY);
@@ -157,9 +145,8 @@ test.each([
   ["the only booking, if a listing of the account is found", 1, [], ["booking:A1"]],
   ["all bookings, although listings are found", 3, [], []],
 ])("%s", async (_, count, alsoRefused, expected) => {
-  const { platform, gone, notify, deliver } = await hostOf(count);
-  await deliver(notificationOf({ listingId: 7 }));
-  await advance();
+  const { platform, gone, notify } = await shown(count);
+  await notify(7);
   for (let n = 1; n <= count; n += 1) platform.answer(`A${n}`, denied);
   for (const id of alsoRefused) platform.answer(id, denied);
   for (let n = 1; n <= count; n += 1) await notify(`A${n}`);
@@ -170,7 +157,7 @@ test.each([
 });
 
 test("a booking that was never known is parked as denied, and no event remembers it", async () => {
-  const { platform, notify, store, gone } = await hostOf(2);
+  const { platform, notify, store, gone } = await shown(2);
   platform.answer("X1", denied);
   await notify("X1");
   await advance(5 * DAY);

@@ -1,9 +1,9 @@
 // A known status in another case, or with one `l`, is that status, whatever the platform writes.
-import { type BookingEvent, memoryStore, stayChange, type WebhookCallbacks } from "stayhook";
+import { type BookingEvent, memoryStore, type WebhookCallbacks } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
 import { expect, test } from "vitest";
 import * as z from "zod";
-import { advance, clientOf, handlerOf, notificationOf, useFakeTime } from "../support.ts";
+import { clientOf, handlerOf, notificationOf, useFakeTime } from "../support.ts";
 
 useFakeTime();
 
@@ -20,13 +20,11 @@ test.each([
 ])("a booking that is %s is %s in its event, snapshot and result", async (sent, status) => {
   const seen: unknown[] = [];
   const note = ({ type, status, booking }: BookingEvent) => void seen.push([type, status, booking.status]);
-  const { platform, deliver, store, webhooks, logger } = handlerOf({
+  const { store, webhooks, logger, tell } = handlerOf({
     on: { booking: note },
     recheckAfter: false,
   });
-  platform.booking("A1", sent, nights);
-  await deliver(notificationOf({ bookingCode: "A1" }));
-  await advance();
+  await tell("A1", sent, nights);
   expect(seen).toEqual([[`booking.${status}`, status, status]]);
   expect((await store.snapshotOf("booking:A1"))?.snapshot.status).toBe(status);
   const { type, status: processed } = await webhooks.process(notificationOf({ bookingCode: "A1" }));
@@ -37,11 +35,9 @@ test.each([
 test("a listing that is INREVIEW is InReview, and a listing that is canceled is unknown", async () => {
   const seen: unknown[] = [];
   const on: WebhookCallbacks = { listing: ({ type, listing }) => void seen.push([type, listing.status]) };
-  const { platform, deliver } = handlerOf({ on, recheckAfter: false });
+  const { tell } = handlerOf({ on, recheckAfter: false });
   for (const status of ["INREVIEW", "canceled"]) {
-    platform.listing(7, status);
-    await deliver(notificationOf({ listingId: 7 }));
-    await advance();
+    await tell(7, status);
   }
   expect(seen).toEqual([
     ["listing.InReview", "InReview"],
@@ -55,9 +51,7 @@ test("another spelling is no change, for a notification and for a pass", async (
   const on: WebhookCallbacks = { booking: (event) => void changed.push(event.changed) };
   const handler = handlerOf({ on, store, recheckAfter: false });
   for (const status of ["Confirmed", "confirmed"]) {
-    handler.platform.booking("A1", status, { ...nights, checkOut: "2027-01-01" });
-    await handler.deliver(notificationOf({ bookingCode: "A1" }));
-    await advance();
+    await handler.tell("A1", status, { ...nights, checkOut: "2027-01-01" });
   }
   expect(changed).toEqual([true, false]);
   const observed: unknown[] = [];
@@ -81,13 +75,12 @@ test("the client and a model get the status as it was sent, even if the model fr
   const makeClient: typeof clientOf = (platform) => clientOf(platform, { models: { booking } });
   const seen: unknown[] = [];
   const on: WebhookCallbacks = {
-    booking: (event: BookingEvent) => void seen.push({ ...event.booking }, stayChange(event).to?.nights),
+    booking: (event: BookingEvent) => void seen.push({ ...event.booking }, event.stayChange.to?.nights),
   };
-  const { platform, deliver } = handlerOf({ on, clientOf: makeClient, recheckAfter: false });
+  const { platform, notify } = handlerOf({ on, clientOf: makeClient, recheckAfter: false });
   platform.booking("A1", "confirmed", nights);
   expect((await makeClient(platform).bookings.get("A1")).status).toBe("confirmed");
-  await deliver(notificationOf({ bookingCode: "A1" }));
-  await advance();
+  await notify("A1");
   expect(sent).toEqual(["confirmed", "confirmed"]);
   expect(seen).toEqual([{ bookingCode: "A1", status: "Confirmed" }, 3]);
 });
@@ -95,11 +88,9 @@ test("the client and a model get the status as it was sent, even if the model fr
 test("`holds` may name a status in any spelling", async () => {
   const seen: unknown[] = [];
   const on: WebhookCallbacks = {
-    booking: (event: BookingEvent) => void seen.push(stayChange(event, { holds: ["confirmed"] }).to?.nights),
+    booking: (event: BookingEvent) => void seen.push(event.stayChange.to?.nights),
   };
-  const { platform, deliver } = handlerOf({ on, recheckAfter: false });
-  platform.booking("A1", "confirmed", nights);
-  await deliver(notificationOf({ bookingCode: "A1" }));
-  await advance();
+  const { tell } = handlerOf({ on, recheckAfter: false, holds: ["confirmed"] });
+  await tell("A1", "confirmed", nights);
   expect(seen).toEqual([3]);
 });

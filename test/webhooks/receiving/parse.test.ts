@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { nearest } from "../../../src/option-names.ts";
 import { parseBody } from "../../../src/webhooks/receiving/parse.ts";
+import { sized } from "../../support/soak.ts";
 import { bookingNotification, bytesOf } from "./receiver.ts";
 
 // test/models/notification.test.ts has the forms of each field.
@@ -67,7 +68,7 @@ test("a well-formed notification is never refused, and makes the same event in e
         doubts: [],
       });
     }),
-    { numRuns: 500 },
+    { numRuns: sized(100, 500) },
   );
 });
 
@@ -87,13 +88,20 @@ test.each([
 });
 
 test.each([
-  { bookingCode: "HX-1" },
-  { bookingCode: "HX-1", listingId: 7 },
-  { bookingCode: {}, listingId: "x" },
-])("a notification of the messages topic refers to no record: %j", (references) => {
-  const event = { ref: null, topic: "messages" };
-  expect(parsedOf(references, "messages")).toMatchObject({ event, doubts: [] });
-});
+  [{ bookingCode: "HX-1" }, "message:HX-1"],
+  [{ bookingCode: " hx-1 ", listingId: 7 }, "message:hx-1"],
+  [{ bookingCode: 7, listingId: {} }, "message:7"],
+  [{ bookingCode: null, listingId: 7 }, null],
+  [{ bookingCode: "0" }, null],
+  [{ bookingCode: ".." }, null],
+  [{ bookingCode: {}, listingId: "x" }, null],
+])(
+  "a notification of the messages topic belongs to the booking of its code, if that is usable: %j",
+  (references, ref) => {
+    const event = { ref, topic: "messages" };
+    expect(parsedOf(references, "messages")).toMatchObject({ event, doubts: [] });
+  },
+);
 
 test.each([null, "yesterday", {}])(
   "a timestamp that cannot be read counts as the time of receipt: %j",
@@ -124,6 +132,6 @@ test("any body is parsed without throwing, and an accepted one makes a valid eve
       if (parsed.ok) expect(parsed.event.eventId).toMatch(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
       else expect(parsed.issues.length).toBeGreaterThan(0);
     }),
-    { numRuns: 1_000 },
+    { numRuns: sized(200, 1000) },
   );
 });

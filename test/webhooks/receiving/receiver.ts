@@ -30,8 +30,6 @@ export function harness(options: Partial<ReceiverOptions> = {}): Harness {
   const log: LogEntry[] = [];
   const receiver = new Receiver({
     verify: undefined,
-    topicFrom: { query: "topic" },
-    answerHealthChecks: false,
     maxBodyBytes: 1_000,
     maxBacklog: 1_000_000,
     replyWithin: 25_000,

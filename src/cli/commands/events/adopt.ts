@@ -1,9 +1,9 @@
+import { eventsOf } from "../../../console/flash.ts";
 import { adoptInto } from "../../adopt.ts";
 import { accountGiven, confirm } from "../../arguments.ts";
 import { exitCodes, type Subcommand, UsageError } from "../../command.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
 import { plural } from "../../output.ts";
-import { eventsOf } from "./columns.ts";
 
 export const adopt: Subcommand = {
   name: "adopt",

@@ -1,24 +1,19 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { countEvents } from "../../../console/event-pages.ts";
+import { inWords } from "../../../console/filter-form.ts";
+import { eventsOf } from "../../../console/flash.ts";
+import { operationText } from "../../../console/operations.ts";
+import { type Chosen, type Operation, type Plan, planOfAll, planOfChosen } from "../../../console/plan.ts";
 import { type Counted, MOST_FOLLOWED, ReplayOutcome } from "../../../console/replay-outcome.ts";
-import {
-  areTimers,
-  isToCome,
-  matchesOnlyTimers,
-  runNowWords,
-  scheduledWords,
-} from "../../../console/scheduled-words.ts";
-import { eachEvent } from "../../../stores/each-event.ts";
-import type { EventFilter } from "../../../stores/event-filter.ts";
-import { type Change, choosableStates } from "../../../stores/event-states.ts";
+import { type Change, choosableStates, type EventState } from "../../../stores/event-states.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
 import { confirm, filterOf, yesOption } from "../../arguments.ts";
 import { type Invocation, type Subcommand, UsageError } from "../../command.ts";
 import { findEvent } from "../../event-ids.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
+import { printable } from "../../output.ts";
 import { filterIn } from "../../refs-in-accounts.ts";
-import { eventColumns, eventsOf, filterOptions } from "./columns.ts";
+import { eventColumns, filterOptions } from "./columns.ts";
 
 type Store = EventStore<unknown>;
 
@@ -51,7 +46,7 @@ function changeCommand(name: Change, summary: string, description: string, say: 
       ...storeOptions,
     },
     run: async (invocation) => {
-      const { out, flag, positionals: eventIds } = invocation;
+      const { flag, positionals: eventIds } = invocation;
       const filter = filterOf(invocation, states);
       const hasIds = eventIds.length > 0;
       if ((flag("all") || filter !== undefined) === hasIds)
@@ -59,31 +54,88 @@ function changeCommand(name: Change, summary: string, description: string, say: 
           "Give ids of events, or a filter, or --all. Ids cannot be combined with a filter or --all.",
         );
       return withStore(invocation, async (store) => {
-        const selected = { ...(await filterIn(store, filter ?? {})), state: filter?.state ?? "parked" };
         // Find all events first. If one id is unknown, the command then changes nothing.
-        const found: StoredEvent[] = [];
-        for (const eventId of eventIds) found.push(await findEvent(store, eventId));
-        if (flag("dry-run")) {
-          const events = found.filter((event) => states.includes(event.state));
-          if (!hasIds) for await (const event of eachEvent(store, selected)) events.push(event);
-          const shown = eventsOf(events.length, hasIds ? "" : selected.state);
-          out.result({ dryRun: true, count: events.length, events }, () =>
-            [`Would ${name} ${shown}`, out.table(events, eventColumns(events))].join("\n").trim(),
-          );
-          return undefined;
-        }
-        await confirmRunNow(invocation, name, found);
-        const waitsFor =
-          name === "replay" && flag("wait") ? await followed(store, found, selected) : undefined;
-        const changed = hasIds
-          ? await changeSome(store, name, found)
-          : await changeMatching(invocation, store, name, selected);
-        if (waitsFor) return waitForOutcome(invocation, waitsFor, changed);
-        out.result({ [`${name}ed`]: changed }, () => `${eventsOf(changed)} ${say}`);
-        return undefined;
+        const chosen: Chosen[] = [];
+        for (const eventId of eventIds) chosen.push({ eventId: (await findEvent(store, eventId)).eventId });
+        if (hasIds)
+          return carryOut(invocation, store, {
+            name,
+            say,
+            plan: await planOfChosen(store, name, chosen),
+            chosen,
+          });
+        const selected = { ...(await filterIn(store, filter ?? {})), state: filter?.state ?? "parked" };
+        const plan = planOfAll(store, name, { filter: selected });
+        return carryOut(invocation, store, { name, say, plan, state: selected.state });
       });
     },
   };
+}
+
+interface Asked {
+  readonly name: Change;
+  readonly say: string;
+  readonly plan: Plan;
+  /** The events that the user has named. */
+  readonly chosen?: readonly Chosen[];
+  /** The state of the events, if a filter chooses them. */
+  readonly state?: EventState;
+}
+
+/** Shows what would change, or asks, changes it, and prints what was changed. */
+async function carryOut(
+  invocation: Invocation,
+  store: Store,
+  { name, say, plan, chosen = [], state }: Asked,
+): Promise<number | undefined> {
+  const { out, io, flag } = invocation;
+  if (flag("dry-run")) return preview(invocation, plan);
+  const { question, total, early } = await plan.describe();
+  const isAsked = state === undefined ? early.length > 0 : total > 0 || io.stdin.isTTY !== true;
+  if (isAsked) await confirm(invocation, question);
+  const outcome = name === "replay" && flag("wait") ? await followed(store, plan) : undefined;
+  const operations: Operation[] = [];
+  const tell = (): void => {
+    const changed = operations.reduce((sum, { count }) => sum + count, 0);
+    out.result({ [`${name}ed`]: changed }, () => textOf(operations, `${eventsOf(changed)} ${say}`));
+  };
+  const run = () => plan.run((operation) => operations.push(operation));
+  const changed = await withProgress(invocation, store, state, total, run).catch((error: unknown) => {
+    // Others were changed before one of them failed.
+    if (operations.length > 0) tell();
+    throw error;
+  });
+  if (outcome) return waitForOutcome(invocation, outcome, changed);
+  const busy = changed === chosen.length ? undefined : await firstBusy(store, chosen);
+  if (busy === undefined || changed > 0) tell();
+  if (busy !== undefined) throw new Error(`Event ${busy} is being processed now. Try again later.`);
+  return undefined;
+}
+
+/** The id of the first event that is being processed, which a change leaves as it is. */
+async function firstBusy(store: Store, chosen: readonly Chosen[]): Promise<string | undefined> {
+  for (const { eventId } of chosen)
+    if ((await findEvent(store, eventId)).state === "processing") return eventId;
+  return undefined;
+}
+
+/** Says which events were changed, or by which filter. */
+function textOf(operations: readonly Operation[], summary: string): string {
+  const filter = operations.find((operation) => operation.filter)?.filter;
+  if (filter) return printable(`${summary} (${inWords({ filter })})`);
+  return [...operations.map((operation) => printable(operationText(operation))), summary].join("\n");
+}
+
+/** Lists the events that a plan would change. */
+async function preview({ out }: Invocation, plan: Plan): Promise<undefined> {
+  const events: StoredEvent[] = [];
+  for await (const event of plan.events()) events.push(event);
+  const { question } = await plan.describe();
+  out.result({ dryRun: true, count: events.length, events }, () =>
+    [`Would ${question[0]!.toLowerCase()}${question.slice(1)}`, out.table(events, eventColumns(events))]
+      .join("\n")
+      .trim(),
+  );
 }
 
 const waitOption = {
@@ -95,19 +147,11 @@ const waitOption = {
  *
  * @throws UsageError if they are too many
  */
-async function followed(
-  store: Store,
-  found: readonly StoredEvent[],
-  filter: EventFilter,
-): Promise<ReplayOutcome> {
-  const events = [...found];
-  if (found.length === 0)
-    for await (const event of eachEvent(store, filter)) {
-      if (events.push(event) > MOST_FOLLOWED)
-        throw new UsageError(
-          `--wait takes at most ${MOST_FOLLOWED} events. Give a filter that selects fewer.`,
-        );
-    }
+async function followed(store: Store, plan: Plan): Promise<ReplayOutcome> {
+  const events: StoredEvent[] = [];
+  for await (const event of plan.events())
+    if (events.push(event) > MOST_FOLLOWED)
+      throw new UsageError(`--wait takes at most ${MOST_FOLLOWED} events. Give a filter that selects fewer.`);
   return new ReplayOutcome(store, events);
 }
 
@@ -137,40 +181,16 @@ async function waitForOutcome(
   return counted.failed + counted.waiting > 0 ? 1 : 0;
 }
 
-/** Asks before scheduled events among these run early. Their callbacks cannot be taken back. */
-async function confirmRunNow(
-  invocation: Invocation,
-  name: Change,
-  events: readonly StoredEvent[],
-): Promise<void> {
-  const toCome = events.filter(isToCome);
-  if (name === "discard" || toCome.length === 0) return;
-  await confirm(invocation, runNowWords(toCome.length, areTimers(toCome)));
-}
-
-async function changeSome(store: Store, name: Change, events: readonly StoredEvent[]): Promise<number> {
-  let changed = 0;
-  for (const { eventId } of events) {
-    const count = await store[name]({ eventId });
-    changed += count;
-    if (count === 0 && (await findEvent(store, eventId)).state === "processing")
-      throw new Error(`Event ${eventId} is being processed now. Try again later.`);
-  }
-  return changed;
-}
-
-async function changeMatching(
-  invocation: Invocation,
+/** Makes a change of all events of a state, and shows on a terminal how many have left the state. */
+async function withProgress(
+  { out }: Invocation,
   store: Store,
-  name: Change,
-  filter: EventFilter & Pick<StoredEvent, "state">,
+  state: EventState | undefined,
+  total: number,
+  change: () => Promise<number>,
 ): Promise<number> {
-  const { out, io } = invocation;
-  const { state } = filter;
+  if (state === undefined || total === 0) return change();
   const { [state]: before } = await store.counts();
-  const { total } = await countEvents(store, filter);
-  if (total === 0 && io.stdin.isTTY) return 0;
-  await confirm(invocation, await questionOf(store, name, filter, total));
   let wipe = out.progress(`0 of ${eventsOf(total)}`);
   let ended = false;
   const progress = setInterval(async () => {
@@ -179,26 +199,12 @@ async function changeMatching(
     if (!ended) wipe = out.progress(`${Math.min(total, Math.max(0, before - left!))} of ${eventsOf(total)}`);
   }, 500);
   try {
-    return await store[name](filter);
+    return await change();
   } finally {
     ended = true;
     clearInterval(progress);
     wipe();
   }
-}
-
-async function questionOf(
-  store: Store,
-  name: Change,
-  filter: EventFilter & Pick<StoredEvent, "state">,
-  total: number,
-): Promise<string> {
-  if (filter.state !== "scheduled")
-    return `${name === "replay" ? "Replay" : "Discard"} ${eventsOf(total, filter.state)}`;
-  const onlyTimers = await matchesOnlyTimers(store, filter);
-  return name === "replay"
-    ? runNowWords(total, onlyTimers)
-    : `Cancel ${scheduledWords(total, onlyTimers)}, so that ${total === 1 ? "it does" : "they do"} not run`;
 }
 
 export const replay = changeCommand(

@@ -1,12 +1,11 @@
 import { accountOf } from "../../../account.ts";
 import { splitFrames } from "../../../error-text.ts";
-import { eventTypes } from "../../../models/event-types.ts";
 import { type EventState, eventOrigins, eventReasons, eventStates } from "../../../stores/event-states.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
 import { knownType } from "../../../webhooks/timer-rules.ts";
 import type { Options } from "../../command.ts";
 import { shortIds } from "../../event-ids.ts";
-import { ago, type Column, plural, type Style } from "../../output.ts";
+import { ago, type Column, type Style } from "../../output.ts";
 
 const stateStyles: Readonly<Record<EventState, Style>> = {
   scheduled: "cyan",
@@ -56,24 +55,21 @@ export function filterOptions(takenStates = eventStates) {
   const time = "2h (2 hours ago) or 2026-11-21T12:00:00Z";
   return {
     account: { value: "<id>", help: "only events of this account" },
-    ref: { value: "<ref>", help: "the record: booking:<code> or listing:<id>, or only the code or id" },
-    type: { value: "<type>", choices: eventTypes, help: "the event's type, such as booking.Confirmed" },
+    ref: {
+      value: "<ref>",
+      help: "the record: booking:<code>, listing:<id>, message:<code>, or only the code or id",
+    },
+    type: { value: "<type>", help: "the event's type, such as booking.Confirmed" },
     reason: {
       value: "<reason>",
-      choices: eventReasons,
       help: `the event's reason: ${eventReasons.join(", ")}`,
     },
-    state: { value: "<state>", choices: takenStates, help: `the event's state: ${takenStates.join(", ")}` },
+    state: { value: "<state>", help: `the event's state: ${takenStates.join(", ")}` },
     source: {
       value: "<source>",
-      choices: eventOrigins,
       help: `the event's source: ${eventOrigins.join(", ")}`,
     },
     since: { value: "<time>", help: `only events received at or after this time: ${time}` },
     until: { value: "<time>", help: `only events received before this time: ${time}` },
   } satisfies Options;
 }
-
-/** The words for a number of events, such as `3 parked events`. */
-export const eventsOf = (count: number, state = ""): string =>
-  plural(count, state ? `${state} event` : "event");

@@ -1,5 +1,6 @@
-import { countEvents } from "../../../console/event-pages.ts";
-import { eraseAccount } from "../../../webhooks/erase-account.ts";
+import { eventsOf } from "../../../console/flash.ts";
+import { planOfAccount, planOfErase } from "../../../console/plan.ts";
+import type { ErasedAccount } from "../../../stores/store-options.ts";
 import { accountGiven, checkRef, confirm, yesOption } from "../../arguments.ts";
 import {
   type Command,
@@ -12,13 +13,12 @@ import {
 import { storeOptions, withStore } from "../../open-store.ts";
 import { plural } from "../../output.ts";
 import { refIn } from "../../refs-in-accounts.ts";
-import { eventsOf } from "./columns.ts";
 
 export const erase: Subcommand = {
   name: "erase",
   summary: "delete all data about one booking or listing, or about one account",
-  description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events.
-Fails while the app handles an event of the booking or listing.\n\nWith --account, deletes the snapshots, events and timers of all
+  description: `Deletes the snapshot and all events of the booking or listing, with the notifications and attempts of the events, and the
+messages about the booking. Fails while the app handles an event of the booking or listing.\n\nWith --account, deletes the snapshots, events and timers of all
 records of the account, and the place of its reconciler, but no record that the app is handling: call the command again for
 these.`,
   takes: "<ref>",
@@ -43,26 +43,37 @@ export const topLevelErase: Command = {
   examples: erase.examples.map((example) => example.replace("events ", "")),
 };
 
+/** The other notes are in the command's help. */
+const isOfThings = (note: string): boolean => note.includes(" on, and the deletion ");
+
 async function eraseRecord(invocation: Invocation): Promise<undefined> {
   const { out, positionals } = invocation;
   const given = checkRef(positionals[0] ?? "", "<ref>");
   const { ref, erased } = await withStore(invocation, async (store) => {
     const ref = await refIn(store, given);
-    const { total: count } = await countEvents(store, { ref });
-    if (count === 0 && (await store.snapshotOf(ref)) === undefined)
+    const plan = planOfErase(store, ref);
+    const { total, question, notes } = await plan.describe();
+    const kept = [await store.snapshotOf(ref), await store.ledgerOf(ref)];
+    if (total === 0 && kept.every((each) => each === undefined))
       throw new MissingError(`The store has no data about ${ref}.`);
-    await confirm(invocation, `Delete ${eventsOf(count)} and the snapshot of ${ref}`);
-    return { ref, erased: await store.erase(ref) };
+    for (const note of notes.filter(isOfThings)) out.warn(note);
+    await confirm(invocation, question);
+    return { ref, erased: await plan.run(() => {}) };
   });
   out.result({ erased }, () => `${eventsOf(erased)} and the snapshot of ${ref} deleted`);
 }
 
 async function eraseOf(invocation: Invocation, account: string): Promise<number> {
   const { out } = invocation;
-  const erased = await withStore(invocation, async (store) => {
-    const { total } = await countEvents(store, { account });
-    await confirm(invocation, `Delete ${eventsOf(total)} and all snapshots of account ${account}`);
-    return eraseAccount(store, account);
+  let erased: ErasedAccount = { events: 0, snapshots: 0, processing: 0 };
+  await withStore(invocation, async (store) => {
+    const plan = planOfAccount(store, account, (counts) => {
+      erased = counts;
+    });
+    const { question, notes } = await plan.describe();
+    for (const note of notes.filter(isOfThings)) out.warn(note);
+    await confirm(invocation, question);
+    return plan.run(() => {});
   });
   const { events, snapshots, processing } = erased;
   const rest = processing > 0 ? `. ${eventsOf(processing)} left, which the app is handling: call again` : "";

@@ -2,6 +2,7 @@ import { splitKey } from "../../../account.ts";
 import { inKnownCase } from "../../../console/find-refs.ts";
 import type { EventFilter } from "../../../stores/event-filter.ts";
 import type { EventStore } from "../../../stores/event-store.ts";
+import type { ListOptions } from "../../../stores/store-options.ts";
 import type { StoredEvent } from "../../../stores/stored-event.ts";
 import { storedId } from "../../../webhooks/own-ids.ts";
 import { filterOf, integerOf } from "../../arguments.ts";
@@ -44,7 +45,7 @@ export const ls: Subcommand = {
 };
 
 /** Lists the events of a filter. A ref without an account means the record in all accounts. */
-async function listed(store: Store, options: Parameters<Store["list"]>[0]): Promise<StoredEvent[]> {
+async function listed(store: Store, options: ListOptions): Promise<StoredEvent[]> {
   const { ref, limit } = options;
   if (ref === undefined) return store.list(options);
   const refs =

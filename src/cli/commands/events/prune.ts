@@ -1,12 +1,10 @@
+import { eventsOf } from "../../../console/flash.ts";
+import { planOfPrune } from "../../../console/plan.ts";
 import { parseDuration } from "../../../duration.ts";
 import { failureReasons } from "../../../stores/event-states.ts";
 import { choiceOf, confirm, yesOption } from "../../arguments.ts";
 import { type Subcommand, UsageError } from "../../command.ts";
 import { storeOptions, withStore } from "../../open-store.ts";
-import { eventsOf } from "./columns.ts";
-
-/** The number of events that one call of the store deletes. */
-const PRUNE_BATCH = 1000;
 
 /** The states of events that `prune` deletes. */
 const prunable = ["done", "parked"] as const;
@@ -19,12 +17,10 @@ export const prune: Subcommand = {
   options: {
     state: {
       value: "<state>",
-      choices: prunable,
       help: "the state of the events: done or parked; default: done",
     },
     reason: {
       value: "<reason>",
-      choices: failureReasons,
       help: `only events whose last attempt failed for this reason: ${failureReasons.join(", ")}`,
     },
     "older-than": {
@@ -42,14 +38,10 @@ export const prune: Subcommand = {
     const state = choiceOf(invocation, "state", prunable) ?? "done";
     const reason = choiceOf(invocation, "reason", failureReasons);
     const pruned = await withStore(invocation, async (store) => {
-      const because = reason === undefined ? "" : ` and have the reason ${reason}`;
-      const which = `all events that have been ${state} for ${olderThan} or longer${because}`;
-      await confirm(invocation, `Delete ${which}`);
-      let total = 0;
-      for (let count = PRUNE_BATCH; count === PRUNE_BATCH; total += count)
-        count = await store.prune({ state, reason, age, limit: PRUNE_BATCH });
-      return total;
+      const plan = planOfPrune(store, { state, reason, age }, olderThan);
+      await confirm(invocation, (await plan.describe()).question);
+      return plan.run(() => {});
     });
-    out.result({ pruned }, () => `${eventsOf(pruned)} deleted`);
+    out.result({ pruned }, () => `${eventsOf(pruned, state)} deleted`);
   },
 };

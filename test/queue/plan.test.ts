@@ -1,0 +1,282 @@
+// Tables of plans: facts at given times, and what may begin then. No timer and no store.
+
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { afterSeen, afterTaken, newFairness } from "../../src/queue/fairness.ts";
+import { Floods } from "../../src/queue/floods.ts";
+import { Gates } from "../../src/queue/gates.ts";
+import { exceptOf, type Looks, limitedAt, ownTurnAt, plan, stepOf, type View } from "../../src/queue/plan.ts";
+import type { QueueState } from "../../src/queue/state.ts";
+import type { Lane } from "../../src/queue/work.ts";
+import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
+import { beginningOf, laneOf } from "../../src/webhooks/refs.ts";
+import { DAY, SECOND } from "./support.ts";
+
+const T = 1_000_000;
+const silent = () => {};
+const error = new Error("404");
+
+// Waits vary at random by a tenth.
+beforeEach(() => void vi.spyOn(Math, "random").mockReturnValue(0.5));
+afterEach(() => void vi.restoreAllMocks());
+
+/** `a/b` is the lane of the bookings of account a, `a/l` that of its listings. */
+function lane(name: string): Lane {
+  const [account, kind] = name.split("/");
+  return { account: account || undefined, kind: kind === "l" ? "listings" : "bookings" };
+}
+
+/**
+ * Plays a script of facts. A step is `<fact> <lane>`, and `*5` repeats it: `fails`, `denied`, `waits` (a `Retry-After` of 60 s),
+ * `doubts`, `answers`, `refuses`, `tries` (a try begins), `sees` (an account is there) and `starts` (a slot is taken). `at 5` is
+ * second 5, `full` takes all slots, and `polled` says that no task has to poll.
+ */
+function stateOf(script: string, { concurrency = 4, hasAccounts = true } = {}) {
+  const gates = new Gates(silent);
+  const floods = new Floods(silent);
+  const slots = { running: 0, settling: 0, reserved: 0, freed: 0 };
+  const looks: Looks = {
+    running: new Set<string>(),
+    quietUntil: new Map(),
+    ...{ failedUntil: 0, pollAt: Infinity, giveUpAt: Infinity, passAt: Infinity, mayHaveArrived: false },
+  };
+  const view: View = { dueAt: T, version: 0, ahead: () => 0 };
+  const state = {
+    fairness: newFairness(concurrency, false, T),
+    ...{ gates, floods, slots, laneOf, beginningOf, hasAccounts, isWoken: true, isClosed: false },
+    policy: { concurrency, giveUpAfter: 3 * DAY },
+    strays: () => [],
+  } as unknown as QueueState;
+  let now = T;
+  let count = 0;
+  const fail = (name: string, outage: object): void => {
+    const read = gates.begin(`r${count++}`, lane(name), { now });
+    gates.failed(read, { outage: { everything: false, ...outage }, error, isFirst: true }, now);
+    gates.end(read);
+  };
+  const facts: Record<string, (name: string) => unknown> = {
+    fails: (name) => fail(name, {}),
+    denied: (name) => fail(name, { everything: true }),
+    waits: (name) => fail(name, { everything: true, retryAfter: 60 * SECOND }),
+    doubts: (name) => fail(name, { wholeKind: true }),
+    answers: (name) => gates.answered(gates.begin("x", lane(name), { now }), { now }),
+    refuses: (name) => floods.refused(lane(name), `r${count++}`, { error, isFirst: true, now }),
+    tries: (name) => gates.begin("x", lane(name), { now }),
+    fresh: (name) => {
+      gates.look(gates.shutOf(lane(name))[0]!, { fresh: { eventId: "new", lane: lane(name) } });
+    },
+    sees: (name) => {
+      state.fairness = afterSeen(state.fairness, name, now);
+    },
+    starts: (name) => {
+      state.fairness = afterTaken(state.fairness, name);
+      slots.running += 1;
+    },
+  };
+  for (const [, name, times = 1, what = ""] of script.matchAll(/([a-z]+)(?:\*(\d+))?(?: ([^\s;]+))?/g)) {
+    if (name === "at") now = T + Number(what) * SECOND;
+    else if (name === "full") slots.running = concurrency;
+    else if (name === "closed") state.isClosed = true;
+    else if (name === "due") view.dueAt = T + Number(what) * SECOND;
+    else if (name === "looked") Object.assign(looks, { [`${what}At`]: now });
+    else for (let n = 0; n < Number(times); n += 1) facts[name!]!(what);
+  }
+  return { state, looks, view, now };
+}
+
+/** The plan in words: what is claimed, the tasks, and when to plan again, in s. */
+function planned(script: string, options?: Parameters<typeof stateOf>[1]) {
+  const { state, looks, view, now } = stateOf(script, options);
+  const { common, tasks, wakeAt } = plan(
+    state,
+    looks,
+    { ...view, version: view.dueAt > T ? versionNow(state) : 0 },
+    now,
+  );
+  return {
+    common: common?.limit,
+    tasks: tasks.map((task) => ("gate" in task ? `${task.kind} ${task.gate.name}` : task.name)),
+    wakeIn: Math.round((wakeAt - now) / 100) / 10,
+  };
+}
+const versionNow = ({ gates, floods, fairness }: QueueState) =>
+  gates.version + floods.version + fairness.version;
+
+describe("the common claim", () => {
+  test.each<[script: string, limit: number | undefined, options?: object]>([
+    ["", 4],
+    ["starts a", 3],
+    ["full", undefined],
+    ["closed", undefined],
+    ["due 5", undefined],
+    ["due 5; at 5", 4],
+    // Another account is there, so that no account gets more than its half.
+    ["sees a; sees b", 2],
+    ["sees a; sees b; starts a", 1],
+    ["sees a; sees b; starts*2 a", 2],
+    // All that is left out has tasks. While everything is shut, nothing else is claimed.
+    ["fails*5 a/b", 4],
+    ["fails*4 a/b; fails b/b", undefined],
+    ["fails*4 /b; fails /l", 4, { hasAccounts: false }],
+    // An answer makes it claim again, although nothing was due.
+    ["fails*5 a/b; due 60; answers a/b", undefined],
+  ])("after %j has %j slots", (script, limit, options) =>
+    expect(planned(script, options).common).toBe(limit),
+  );
+
+  test.each<[script: string, except: string[], options?: object]>([
+    ["", []],
+    ["fails*4 a/b", []],
+    ["fails*5 a/b", ["a/booking:"]],
+    ["denied a/b", ["a/booking:", "a/listing:"]],
+    ["fails*5 a/b; answers a/b", []],
+    ["refuses*9 a/b", []],
+    ["refuses*10 a/b", ["a/booking:"]],
+    ["sees a; sees b; starts*2 a", ["a/"]],
+    ["fails*5 /b", ["booking:"], { hasAccounts: false }],
+  ])("after %j leaves out %j", (script, except, options) => {
+    const { state, now } = stateOf(script, options);
+    expect(exceptOf(state, now)).toEqual(except);
+  });
+});
+
+describe("the tasks", () => {
+  test.each<[script: string, tasks: string[], wakeIn: number]>([
+    // Nothing is wrong: the loop sleeps until it is woken.
+    ["full", [], Infinity],
+    ["full; fails*4 a/b", [], 30],
+    // The first try is due after a second, more or less a tenth.
+    ["due 60; fails*5 a/b; at 1.2", ["try lane a bookings"], 30],
+    ["due 60; fails*5 a/b; at 1.2; tries a/b", [], 30],
+    ["full; fails*5 a/b; at 1.2", [], 30],
+    ["due 99; waits a/b; at 29", [], 1],
+    ["due 99; waits a/b; at 59", ["check account a "], 30],
+    ["due 99; waits a/b; at 60", ["try account a "], 30],
+    // Half a minute after the pause began, somebody looks whether anything waits for it.
+    ["due 99; waits a/b; at 30", ["check account a "], 30],
+    // The account waits longer than the lane.
+    ["due 99; fails*5 a/b; waits a/l; at 5", [], 25],
+    // Everything has one try, and no lane behind it another one.
+    ["fails*5 a/b; fails b/b; at 1.2", ["try everything  "], 30],
+    ["fails*5 a/b; denied b/b; at 1.2", ["try account b ", "try lane a bookings"], 30],
+    // A notification that has just arrived may be the try, one a second, but not before the end of a `Retry-After`.
+    ["due 99; fails*5 a/b; at 0.5; fresh a/b", [], 0.5],
+    ["due 99; fails*5 a/b; at 1; fresh a/b", ["fresh lane a bookings"], 30],
+    ["due 99; waits a/b; at 1; fresh a/b", [], 29],
+    ["due 99; fails*5 a/b; at 9; looked giveUp", ["try lane a bookings", "give up"], 30],
+    // A limited lane is read as soon as its limit allows.
+    ["due 99; refuses*10 a/b; at 0.04", [], 0.1],
+    ["due 99; refuses*10 a/b; at 1", ["a bookings"], 30],
+    ["full; refuses*10 a/b; at 1", [], 30],
+    ["due 99; refuses*10 a/b; fails*5 a/b; at 2", ["try lane a bookings"], 30],
+  ])("after %j are %j, and the next plan is in %d s", (script, tasks, wakeIn) => {
+    const { common, ...rest } = planned(script);
+    if (common === undefined) expect(rest).toEqual({ tasks, wakeIn });
+    else expect(rest.tasks).toEqual(tasks);
+  });
+
+  test("begin once, and not after a failure of the store", () => {
+    const { state, looks, view } = stateOf("fails*5 a/b");
+    const tasks = () => plan(state, looks, view, T + 2 * SECOND).tasks.map(({ name }) => name);
+    expect(tasks()).toEqual(["lane a bookings"]);
+    const running: Looks = { ...looks, running: new Set(["lane a bookings"]) };
+    expect(plan(state, running, view, T + 2 * SECOND).tasks).toEqual([]);
+    looks.failedUntil = T + 3 * SECOND;
+    expect(tasks()).toEqual([]);
+  });
+
+  test.each<[script: string, at: number | undefined]>([
+    ["", undefined],
+    ["refuses*10 a/b; at 1", 0],
+    ["refuses*10 a/b; at 0.04", 0.1],
+    ["refuses*10 a/b; fails*5 a/b; at 1", undefined],
+    ["full; refuses*10 a/b; at 1", Infinity],
+  ])("after %j let a drain read a limited lane in %j s", (script, at) => {
+    const { state, looks, now } = stateOf(script);
+    const time = limitedAt(state, looks, now);
+    expect(time === undefined ? undefined : Math.round((time - now) / 100) / 10).toBe(at);
+  });
+});
+
+describe("what was claimed", () => {
+  const claim = (given: Partial<ClaimedEvent> = {}): ClaimedEvent =>
+    ({
+      ...{
+        eventId: "a/1",
+        ref: "a/booking:X",
+        attempts: 1,
+        failures: 0,
+        refusals: 0,
+        outages: 0,
+        outageFor: 0,
+      },
+      ...{ claimedAt: 10 * DAY, firstDueAt: new Date(10 * DAY), dueAt: new Date(10 * DAY) },
+      ...given,
+    }) as ClaimedEvent;
+  const old = { firstDueAt: new Date(DAY) };
+  const lastFailure = { at: new Date(), duration: 1, outcome: "retrying", reason: "unavailable" } as const;
+  const down = { outages: 9, lastFailure };
+  const gaveUp = { givesUpBecause: "Error: 404" };
+
+  test.each<[what: string, script: string, claim: Partial<ClaimedEvent>, how: object, step: unknown]>([
+    ["begins", "", {}, { isCommon: true }, "start"],
+    ["goes back if the queue is closed", "closed", {}, { isCommon: true }, "give back"],
+    ["goes back if its lane has been shut meanwhile", "fails*5 a/b", {}, { isCommon: true }, "give back"],
+    ["begins if another lane has been shut", "fails*5 a/l", {}, { isCommon: true }, "start"],
+    ["is the try when it is due", "fails*5 a/b; at 2", {}, { isChosen: true }, "start"],
+    ["is no second try", "fails*5 a/b; at 2; tries a/b", {}, { isChosen: true }, "give back"],
+    [
+      "is the try at once if it has just arrived",
+      "fails*5 a/b; at 1",
+      {},
+      { isFresh: true, isChosen: true },
+      "start",
+    ],
+    ["goes back in a flood", "refuses*10 a/b", {}, { isCommon: true }, "give back"],
+    ["begins in a flood if it was chosen", "refuses*10 a/b", {}, { isChosen: true }, "start"],
+    [
+      "goes back if its account has its half",
+      "sees a; sees b; starts*2 a",
+      {},
+      { isCommon: true },
+      "give back",
+    ],
+    ["begins beyond the half if it is a try", "sees a; sees b; starts*2 a", {}, { isChosen: true }, "start"],
+    ["is given up after giveUpAfter", "fails*5 a/b", { ...down, outageFor: 3 * DAY }, {}, gaveUp],
+    ["is not given up before", "fails*5 a/b", { ...down, outageFor: 3 * DAY - 1 }, {}, "give back"],
+    [
+      "is not given up for refusals in a flood",
+      "fails*5 a/b",
+      { outages: 9, outageFor: 3 * DAY },
+      {},
+      "give back",
+    ],
+    ["is not given up if its lane is open", "", { ...down, outageFor: 3 * DAY }, {}, "start"],
+    ["is read once more in doubt", "doubts a/b", { outages: 9, outageFor: 3 * DAY }, {}, "start"],
+    ["was never read: given up", "fails*5 a/b; at 300000", old, { givesUp: true }, gaveUp],
+    ["was never read, but the pause is young", "fails*5 a/b; at 9", old, { givesUp: true }, "give back"],
+    ["was never read, and is a try: read", "fails*5 a/b; at 300000", old, { isChosen: true }, "start"],
+    [
+      "waits for its own retry",
+      "fails*5 a/b; at 300000",
+      { ...old, attempts: 3 },
+      { givesUp: true },
+      "give back",
+    ],
+  ])("%s", (_, script, given, how, step) => {
+    const { state, now } = stateOf(script);
+    expect(stepOf(state, claim(given), how, now)).toEqual(step);
+  });
+});
+
+test.each<[script: string, turn: unknown]>([
+  ["", "now"],
+  ["full", Infinity],
+  ["fails*5 a/b; at 0.5", "shut"],
+  ["fails*5 a/b; at 1", "now"],
+  ["waits a/b; at 59", "shut"],
+  ["refuses*10 a/b; at 0.1", 42],
+  ["refuses*10 a/b; at 1", "now"],
+])("after %j, the turn of a request's own event is %j", (script, turn) => {
+  const { state, now } = stateOf(script);
+  expect(ownTurnAt(state, lane("a/b"), now)).toBe(turn);
+});
