@@ -158,8 +158,9 @@ test.runIf(isPossible)(
     await book("FIRST");
     await eventually(async () => expect(await codes()).toEqual(["BEFORE", "FIRST"]));
 
-    // The host leaves while a read hangs, and joins again.
-    a17.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: "3s", times: 1 }]);
+    // The host leaves while a read hangs, and joins again. The fault names the booking, because BEFORE and FIRST may be read
+    // once more.
+    a17.faults.set([{ route: "GET /v2/bookings/HANGS", delay: "3s", times: 1 }]);
     await book("HANGS");
     await eventually(async () =>
       expect(await (await ask("GET", "/metrics")).text()).toContain('{state="processing"} 1'),
@@ -174,7 +175,7 @@ test.runIf(isPossible)(
     await eventually(async () => expect(await codes()).toEqual(["AGAIN", "BEFORE", "FIRST", "HANGS"]));
 
     // SIGTERM comes while a callback's record is read. The attempt ends, and its plan is in the volume.
-    a17.faults.set([{ route: "GET /v2/bookings/{bookingCode}", delay: "2s", times: 1 }]);
+    a17.faults.set([{ route: "GET /v2/bookings/LAST", delay: "3s", times: 1 }]);
     await book("LAST");
     await eventually(async () =>
       expect(await (await ask("GET", "/metrics")).text()).toContain('{state="processing"} 1'),

@@ -59,8 +59,14 @@ describeEvery(
       await cluster.until(async () => expect(await cluster.health(frozen)).toBe("running"));
       expect(await store.counts()).toEqual(finished);
 
-      expect(statuses.filter((status) => status !== 200)).toEqual([]);
       const { history } = cluster;
+      expect(
+        statuses.filter((status) => status !== 200),
+        history
+          .of("warned")
+          .map(({ booking }) => booking)
+          .join("\n"),
+      ).toEqual([]);
       expect([...history.overlaps(), ...history.repeatedForNothing(), ...history.doneAgain()]).toEqual([]);
       expect(new Set(history.of("began").map(({ eventId }) => eventId)).size).toBe(count);
       expect([...history.of("failed"), ...history.of("parked")]).toEqual([]);
