@@ -69,7 +69,7 @@ const webhooks = createWebhookHandler({
   // A recheck would count as one more event.
   recheckAfter: false,
   leaseDuration,
-  // MariaDB frees the locks of a frozen process after 2 s, and a busy machine may stand still for as long.
+  // PostgreSQL and MariaDB free the locks of a frozen process after 2 s, so allow more than that.
   replyWithin: 10_000,
   backoff: () => 200,
   logger,
