@@ -52,7 +52,7 @@ type EventsOfClient<C, Tx, F extends string, A> =
 /** The names of the fields that the option `track` chooses. */
 type TrackedBy<H> = H extends TrackSource
   ? {
-      [Kind in keyof H["track"]]: H["track"][Kind] extends (record: never) => infer Fields
+      [Kind in keyof H["track"]]: H["track"][Kind] extends (record: never, context: never) => infer Fields
         ? keyof Fields & string
         : never;
     }[keyof H["track"]]

@@ -3,6 +3,7 @@ import type { Http2ServerRequest, Http2ServerResponse } from "node:http2";
 import type { DatabaseSync } from "node:sqlite";
 import {
   Booking,
+  type BookingContext,
   type BookingEvent,
   type BookingRequestEvent,
   type BookingStatusEvent,
@@ -491,11 +492,17 @@ describe("EventOf", () => {
     const settings = {
       client: new StayhookClient({ models: { booking: Booking.extend({ guests: z.number() }) } }),
       store: sqliteStore("events.db"),
-      track: { booking: ({ bookingCode }: Booking) => ({ code: bookingCode }) },
+      track: {
+        booking: ({ bookingCode }: Booking, { stay }: BookingContext) => ({
+          code: bookingCode,
+          nights: stay?.nights,
+        }),
+      },
     };
     const confirmed = (event: EventOf<typeof settings, "booking.Confirmed">) => {
       expectTypeOf(event.booking.guests).toEqualTypeOf<number>();
       expectTypeOf(event.changes.code).toEqualTypeOf<FieldChange | undefined>();
+      expectTypeOf(event.changes.nights).toEqualTypeOf<FieldChange | undefined>();
       // @ts-expect-error not tracked
       event.changes.guests;
       // @ts-expect-error a write must not return a promise
