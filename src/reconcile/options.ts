@@ -16,7 +16,8 @@ import type { Gates } from "../queue/gates.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { FieldChanges } from "../webhooks/field-changes.ts";
 import { type Internals, internalsOf, problemsWithHandler } from "../webhooks/internals.ts";
-import { type ReconcilerAlarm, safeObserve } from "../webhooks/observability.ts";
+import type { ReconcilerAlarm } from "../webhooks/observability.ts";
+import { safeObserve } from "../webhooks/safe-telemetry.ts";
 
 /**
  * Why a pass did not check everything. `locked` means that another reconciler is making a pass, or has just made one.

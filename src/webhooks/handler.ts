@@ -1,6 +1,7 @@
 import { StayhookError } from "../errors.ts";
 import type { WebhookNotification } from "../models/notification.ts";
 import type { Booking, Listing } from "../models/records.ts";
+import { type Topic, topics } from "../models/topics.ts";
 import type { DrainOptions, DrainResult } from "../queue/drain.ts";
 import type { ThingStatus } from "../stays/things.ts";
 import type { EventStore } from "../stores/event-store.ts";
@@ -8,21 +9,25 @@ import type { IntakeStore } from "../stores/forward.ts";
 import type { ErasedAccount } from "../stores/store-options.ts";
 import type { NewEvent } from "../stores/stored-event.ts";
 import { type EndpointUrlOptions, endpointUrl } from "./endpoint-url.ts";
+import { eraseIn } from "./erase-account.ts";
 import type { AccountField } from "./event-additions.ts";
 import type { WebhookCallbacks, WebhookEvent } from "./events.ts";
-import { eraseIn, HandlerParts } from "./handler-parts.ts";
+import { type HandlerParts, type HandlerSettings, partsOf } from "./handler-parts.ts";
 import { type Health, healthOf } from "./health.ts";
-import { withInternals } from "./internals.ts";
+import { type Internals, withInternals } from "./internals.ts";
+import { Lifecycle } from "./lifecycle.ts";
 import type { CheckedKeys } from "./on-keys.ts";
 import type { WebhookHandlerOptions } from "./options.ts";
-import type { Processed, ProcessOptions } from "./processing/process-now.ts";
+import { createWork } from "./processing/handle-event.ts";
+import { type Processed, type ProcessOptions, processNow } from "./processing/process-now.ts";
 import type { AccountFrom } from "./receiving/account.ts";
 import type { ReceiveResult } from "./receiving/answers.ts";
 import type { ReceiveRequest } from "./receiving/request.ts";
+import { checkRef } from "./refs.ts";
 import { type FetchContext, fetchWith, type ReceiveContext } from "./request-context.ts";
-import { checkCallOptions, checkOptions, type Settings } from "./settings.ts";
+import { checkCallOptions, checkOptions } from "./settings.ts";
 import type { ReadyReport } from "./strays.ts";
-import { checkedBooking, thingsOf } from "./things-of.ts";
+import { thingsOf } from "./things-of.ts";
 import { type RecordTimers, recordTimers } from "./timers.ts";
 
 /**
@@ -199,39 +204,79 @@ export function createWebhookHandler<
   ? ForwardingHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>>
   : WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> {
   const settings = checkOptions<B, L, Tx>(options);
-  const parts = new HandlerParts<Tx>(settings as unknown as Settings<Booking, Listing, Tx>);
-  const { store, queue, silence, hasAccounts } = parts;
+  const parts = partsOf(settings as unknown as HandlerSettings<Tx>);
+  const lifecycle = new Lifecycle(parts);
+  const { store, hasAccounts, add } = parts;
   const handler: WebhookHandler<WebhookEvent<B, L, Tx, FB | FL, AccountField<A>>> = {
-    receive: parts.receive,
-    fetch: (request, context) => fetchWith(parts.receive, request, context),
-    start: () => parts.startForUser(),
-    drain: async (given) => {
-      const drainOptions = checkCallOptions("drain", given);
-      if (queue) return queue.drain(drainOptions, () => silence.check());
-      await silence.check();
-      return { done: 0, failed: 0 };
-    },
-    process: (notification, given) => parts.process(notification, given),
-    ready: () => parts.ready(),
+    receive: lifecycle.receive,
+    fetch: (request, context) => fetchWith(lifecycle.receive, request, context),
+    start: () => lifecycle.startForUser(),
+    drain: async (given) => lifecycle.drain(checkCallOptions("drain", given)),
+    process: async (notification, given) => processIn(parts, notification, given),
+    ready: () => lifecycle.ready(),
     timers: (ref) => {
-      if (!store)
-        throw new StayhookError("timers() needs an EventStore. A store from forwardTo has no timers.");
-      const { on } = settings;
-      return recordTimers({ ref, hasAccounts, on, store, add: parts.add, closed: () => parts.closed });
+      const own = ownStore(store, "timers", "A store from forwardTo has no timers.");
+      const closed = () => lifecycle.closed;
+      return recordTimers({ ref, hasAccounts, on: settings.on, store: own, add, closed });
     },
     things: async (ref) => {
-      if (!store)
-        throw new StayhookError("things() needs an EventStore. A store from forwardTo keeps no ledger.");
-      return await thingsOf(store, checkedBooking(ref, hasAccounts));
+      const own = ownStore(store, "things", "A store from forwardTo keeps no ledger.");
+      checkRef(ref, hasAccounts, ["booking"]);
+      return thingsOf(own, ref);
     },
-    eraseAccount: (id) => eraseIn(settings, store, queue?.gates, id),
+    eraseAccount: (id) => eraseIn(parts, id),
     endpointUrl: (base, urlOptions) => endpointUrl(settings, base, urlOptions),
-    health: () => healthOf(parts),
+    health: () => healthOf({ ...parts, closed: lifecycle.closed, lastReceivedAt: lifecycle.lastReceivedAt }),
     close: async (given) => {
       const { timeout = 10_000 } = checkCallOptions("close", given);
-      await parts.close(timeout);
+      await lifecycle.close(timeout);
     },
     [Symbol.asyncDispose]: () => handler.close(),
   };
-  return withInternals(handler, parts.internals);
+  return withInternals(handler, internalsIn(parts, lifecycle));
+}
+
+/** @throws StayhookError if `forwardTo` passes the events to a queue of the user */
+function ownStore<Tx>(store: EventStore<Tx> | undefined, method: string, otherwise: string): EventStore<Tx> {
+  if (store) return store;
+  throw new StayhookError(`${method}() needs an EventStore. ${otherwise}`);
+}
+
+/** Handles a notification without a store. */
+function processIn<Tx>(
+  { settings, hasAccounts, work, log, telemetry: { process } }: HandlerParts<Tx>,
+  notification: unknown,
+  given: ProcessOptions | undefined,
+): Promise<Processed> {
+  const processing = { ...settings, hasAccounts, work: createWork(work), log, process };
+  return processNow(processing, notification, checkCallOptions("process", given));
+}
+
+/** What the reconciler, the console and the adapters may use of a handler. */
+function internalsIn<Tx>(parts: HandlerParts<Tx>, lifecycle: Lifecycle<Tx>): Internals {
+  const { settings, work, gone, store, log, add, queue, observe } = parts;
+  const { lookAt, statusSeen } = work;
+  return {
+    ...{ ...settings, lookAt, statusSeen, log, add },
+    store: store as EventStore<unknown> | undefined,
+    topics: topicsOf(settings.on),
+    gates: queue?.gates,
+    goneWitness: gone?.goneWitness,
+    refusals: gone?.refusals,
+    observe: (event) => observe?.(event),
+    serves: (server) => lifecycle.requests.serves(server),
+    start: () => {
+      if (settings.autoStart && lifecycle.isInBackground) lifecycle.start();
+    },
+    handlesEvents: () => queue?.handles ?? false,
+    drainIfStarted: async () => {
+      if (settings.autoStart) await queue?.drain();
+    },
+  };
+}
+
+/** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
+function topicsOf(on: object): Topic[] {
+  const prefixes = { bookings: "booking.", listings: "listing.", messages: "message." };
+  return topics.filter((topic) => Object.keys(on).some((key) => `${key}.`.startsWith(prefixes[topic])));
 }

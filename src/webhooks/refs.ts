@@ -1,6 +1,7 @@
 // The names of records and of their events: `booking:HX3K9`, `booking.Confirmed`. With accounts: `a17/booking:HX3K9`.
 
 import { inAccount, splitKey } from "../account.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { toId } from "../models/ids.ts";
 import { bookingStatuses, listingStatuses } from "../models/records.ts";
 import { GONE } from "../models/statuses.ts";
@@ -32,6 +33,33 @@ export function parseRef(ref: string | null): Subject | undefined {
   if (rest.startsWith("listing:"))
     return { account, kind: "listing", listingId: toId(rest.slice("listing:".length)) ?? Number.NaN };
   return undefined;
+}
+
+/**
+ * Returns the record that a user names.
+ *
+ * @throws InvalidArgumentError if `ref` is not the ref of a record of these kinds, with an account only if there are accounts
+ */
+export function checkRef(
+  ref: unknown,
+  hasAccounts: boolean,
+  kinds: readonly Subject["kind"][] = ["booking", "listing"],
+): Subject {
+  const subject = typeof ref === "string" ? parseRef(ref) : undefined;
+  const isOfAccount = subject?.account !== undefined;
+  if (subject && kinds.includes(subject.kind) && isOfAccount === hasAccounts && ref === exactRefOf(subject))
+    return subject;
+  const names = { booking: "booking:<code>", listing: "listing:<id>" };
+  const forms = kinds.map((kind) => inAccount(hasAccounts ? "<account>" : undefined, names[kind]));
+  throw new InvalidArgumentError({ path: ["ref"], message: `must be ${forms.join(" or ")}` });
+}
+
+/** Returns the ref that the events of a record have, or `undefined` if no record has such a code or id. */
+function exactRefOf(subject: Subject): string | undefined {
+  if (subject.kind === "listing")
+    return toId(subject.listingId) === undefined ? undefined : listingRef(subject.listingId, subject.account);
+  const code = subject.bookingCode.trim();
+  return code === "" ? undefined : bookingRef(code, subject.account);
 }
 
 /** Returns the lane of an event. A message, and an event without a record, read nothing, so their lane has no kind. */

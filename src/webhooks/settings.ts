@@ -175,7 +175,7 @@ function problemsWithStays({
   const declared = declaredIn(stays);
   if (!declared) return [];
   const issues: Issue[] = [];
-  if ((store as Partial<IntakeStore>).intakeOnly)
+  if (isIntake(store))
     issues.push({ path: ["stays"], message: "needs an EventStore. forwardTo keeps no ledger" });
   if (declared.accounts && accountFrom === undefined)
     issues.push({
@@ -255,5 +255,10 @@ export function checkCallOptions<M extends keyof typeof calls>(
 
 function isStore(store: unknown): boolean {
   if (!isObject(store) || typeof store.add !== "function") return false;
-  return typeof store.claim === "function" || store.intakeOnly === true;
+  return typeof store.claim === "function" || isIntake(store);
+}
+
+/** Whether the handler only records its events, because `forwardTo` passes them to a queue of the user. */
+export function isIntake(store: object): store is IntakeStore {
+  return (store as Partial<IntakeStore>).intakeOnly === true;
 }

@@ -1,11 +1,10 @@
 import { now } from "../clock.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
-import { toId } from "../models/ids.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import type { EventState } from "../stores/event-states.ts";
 import type { EventStore, FurtherEvent } from "../stores/event-store.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
-import { bookingRef, listingRef, parseRef, type Subject } from "./refs.ts";
+import { checkRef, parseRef } from "./refs.ts";
 import {
   checkTimer,
   checkTimerName,
@@ -197,7 +196,7 @@ export function recordTimers({
   add,
   closed,
 }: RecordTimersOptions): RecordTimers {
-  const kind = kindOf(ref, hasAccounts);
+  const { kind } = checkRef(ref, hasAccounts);
   return {
     async set(name, at, options) {
       checkTimer(on, kind, name, at);
@@ -231,22 +230,4 @@ export function recordTimers({
 /** Whether a timer's event is still that of a timer. If a change has cleared the timer, its event is done as that change. */
 function isTimerStill({ state, type }: StoredEvent): boolean {
   return state !== "done" || type === null || isTimerKey(type);
-}
-
-function kindOf(ref: unknown, hasAccounts: boolean): Subject["kind"] {
-  const subject = typeof ref === "string" ? parseRef(ref) : undefined;
-  const isOfAccount = subject?.account !== undefined;
-  if (subject && isOfAccount === hasAccounts && ref === exactRefOf(subject)) return subject.kind;
-  const form = hasAccounts
-    ? "<account>/booking:<code> or <account>/listing:<id>"
-    : "booking:<code> or listing:<id>";
-  throw new InvalidArgumentError({ path: ["ref"], message: `must be ${form}` });
-}
-
-/** Returns the ref that the events of a record have, or `undefined` if no record has such a code or id. */
-function exactRefOf(subject: Subject): string | undefined {
-  if (subject.kind === "listing")
-    return toId(subject.listingId) === undefined ? undefined : listingRef(subject.listingId, subject.account);
-  const code = subject.bookingCode.trim();
-  return code === "" ? undefined : bookingRef(code, subject.account);
 }

@@ -87,7 +87,8 @@ test("webhooks.things lists what is on, what fails, and what is to come, with th
     },
   ]);
   expect(await webhooks.things("booking:NONE")).toEqual([]);
-  await expect(webhooks.things("listing:7")).rejects.toThrow("ref: must be booking:<code>");
+  for (const ref of ["listing:7", "booking: HX3K9", "booking:", "a17/booking:HX3K9", undefined])
+    await expect(webhooks.things(ref as string)).rejects.toThrow("ref: must be booking:<code>");
 });
 
 test("the command booking shows the things of a store, without values", async () => {

@@ -59,9 +59,21 @@ export function secretPlaceOf(verify: unknown): SecretPlace | undefined {
   return typeof verify === "function" ? (verify as { readonly [PLACE]?: SecretPlace })[PLACE] : undefined;
 }
 
-export function weaknessOf(verify: Verify): string | undefined {
-  return (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
+/** Returns what strangers or hosts may do because of the option `verify`, for the log. */
+export function weaknessesOf(verify: Verify | false | undefined, hasAccounts: boolean): string[] {
+  if (verify === undefined)
+    return [
+      "the handler has no `verify` option, so anyone who knows its URL can send notifications. " +
+        "Set `verify: sharedSecret(...)`, or `verify: false` if a proxy checks the requests",
+    ];
+  const own = (verify as { readonly [WEAKNESS]?: string })[WEAKNESS];
+  const isShared = hasAccounts && secretPlaceOf(verify)?.hasAccounts === false;
+  return [...(isShared ? [SHARED] : []), ...(own === undefined ? [] : [own])];
 }
+
+const SHARED =
+  "all accounts have one secret, so each host who reads its own URL can send notifications of other accounts. " +
+  "Set `perAccount: true` in sharedSecret";
 
 // Keep `query` last in the union: if all three options are missing, the error of TypeScript names the last member.
 /** Options of {@link sharedSecret}: the secret, and exactly one of `query`, `header` and `pathSegment`. */

@@ -91,6 +91,8 @@ describe("by default, the console gets", () => {
         [true, undefined],
         [true, "3"],
       ]);
+      // No call of a callback has a number.
+      expect(lines(warned).filter((line) => line.includes("attempt 1 at"))).toEqual([]);
     },
   );
 
