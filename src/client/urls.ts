@@ -25,7 +25,8 @@ type Parameter = Readonly<Record<string, string | number>>;
 export function path(literals: TemplateStringsArray, ...parameters: readonly Parameter[]): Path {
   const fill = (write: (name: string, value: string | number) => string): string =>
     literals.reduce((before, literal, index) => {
-      const [[name, value] = ["", ""]] = Object.entries(parameters[index - 1] ?? {});
+      // Before each literal but the first one stands a parameter, which has one name.
+      const [name, value] = Object.entries(parameters[index - 1]!)[0]!;
       return before + write(name, value) + literal;
     });
   return {

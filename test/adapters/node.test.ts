@@ -295,6 +295,18 @@ describe("a body that something in front has read", () => {
   });
 });
 
+it("an empty object that a client has sent and a body parser has read names the missing field", async () => {
+  const { webhooks } = receivingOnly();
+  const handler = toNodeHandler(webhooks);
+  const { port } = await serve(async (req, res) => {
+    for await (const _ of req);
+    handler(Object.assign(req, { body: {} }), res);
+  });
+  const response = await send(port, "{}");
+  expect(response.status).toBe(400);
+  expect(JSON.parse(response.body)).toMatchObject({ errors: [{ path: ["eventId"] }] });
+});
+
 type Make = (
   webhooks: ReturnType<typeof receivingOnly>["webhooks"] | Parameters<typeof toNodeHandler>[0],
   options?: { topic?: string },

@@ -270,6 +270,21 @@ describe("silentAfter", () => {
     expect(silences(observed)).toHaveLength(1);
   });
 
+  test("without a store, only a notification that was forwarded ends it", async () => {
+    const { deliver, webhooks, observed } = handlerOf({
+      silentAfter: HOUR,
+      store: forwardTo(() => {}) as never,
+    });
+    const start = async () => void (await webhooks.drain());
+    await deliver(notificationOf());
+    await start();
+    await advance(HOUR - 1);
+    expect((await deliver({})).status).toBe(400);
+    await advance(1);
+    await start();
+    expect(silences(observed)).toEqual([{ kind: "silent", lastReceivedAt: NOW }]);
+  });
+
   test("asks again after the store has failed", async () => {
     let broken = true;
     const store = alteredStore(memoryStore(), { lastReceivedAt: failing(() => broken) });

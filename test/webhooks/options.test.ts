@@ -48,6 +48,14 @@ describe("bad options", () => {
     throw new Error("was not refused");
   });
 
+  test("the least and the most that an option takes", () => {
+    const least = { replyWithin: 1, silentAfter: 1, attemptTimeout: 1, leaseDuration: 10, concurrency: 1 };
+    const none = { giveUpAfter: 0, retention: 0, parkedRetention: 0, snapshotRetention: 0, maxBacklog: 0 };
+    const most = { replyWithin: 2 ** 31 - 1, leaseDuration: 2 ** 31 - 1, concurrency: 10_000 };
+    for (const options of [{ ...least, ...none, recheckAfter: 1, maxAttempts: 1, maxBodyBytes: 1 }, most])
+      createWebhookHandler({ ...good(), verify: false, ...options });
+  });
+
   test.each([
     [
       "booking.Confirmd",

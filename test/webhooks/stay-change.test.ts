@@ -13,7 +13,16 @@ import { createTestEvent } from "stayhook/testing";
 import { describe, expect, test } from "vitest";
 import * as z from "zod";
 import { randomOf } from "../system/random.ts";
-import { advance, clientOf, HOUR, handlerOf, MINUTE, platformOf, useFakeTime } from "./support.ts";
+import {
+  advance,
+  clientOf,
+  HOUR,
+  handlerOf,
+  MINUTE,
+  notificationOf,
+  platformOf,
+  useFakeTime,
+} from "./support.ts";
 
 useFakeTime();
 
@@ -151,6 +160,25 @@ describe("stayChange", () => {
       [held, { ...held, listingId: 8 }],
       [{ ...held, listingId: 8 }, undefined],
     ]);
+  });
+
+  test("reads the stay of the booking that was asked for, if the answer has another one, too", async () => {
+    const booking = z.object({ bookingCode: z.string(), status: z.string() });
+    const { webhooks, platform, deliver } = handlerOf({
+      autoStart: false,
+      clientOf: (given) => clientOf(given, { models: { booking } }),
+      on: { booking: ({ stay }) => void seen.push(stay) },
+    });
+    const seen: unknown[] = [];
+    const [own, other] = [
+      { bookingCode: "A1", status: "Confirmed", listingId: 7, checkIn: "2026-07-01", checkOut: "2026-07-04" },
+      { bookingCode: "B2", status: "Confirmed", listingId: 8, checkIn: "2026-08-01", checkOut: "2026-08-04" },
+    ];
+    platform.answer("A1", { status: 200, body: { data: other, booking: own } });
+    platform.answer("B2", { status: 200, body: { data: own, booking: other } });
+    for (const bookingCode of ["A1", "B2"]) await deliver(notificationOf({ bookingCode }));
+    await webhooks.drain();
+    expect(seen).toMatchObject([{ listingId: 7 }, { listingId: 8 }]);
   });
 
   test("takes the model's value if the platform sends a field by another name", async () => {
