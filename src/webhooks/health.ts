@@ -122,7 +122,7 @@ export interface Patient {
 /** The number of accounts that health names. */
 const NAMED = 20;
 
-/** @param pauses - the one that is paused longest first */
+/** @param pauses - one for each paused account, the one that is paused longest first */
 function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
   const first = pauses
     .slice(0, NAMED)
@@ -130,7 +130,7 @@ function pausedAccountsOf(pauses: readonly Pause[]): PausedAccounts {
       ({ account = "", scope, since, nextTryAt, reason }) =>
         ({ account, scope, since, nextTryAt, reason }) as PausedAccount,
     );
-  return { count: new Set(pauses.map(({ account }) => account)).size, first };
+  return { count: pauses.length, first };
 }
 
 /** Never rejects. */

@@ -32,10 +32,9 @@ export interface WebhookHandlerOptions<
    */
   readonly store: EventStore<Tx> | IntakeStore;
   /**
-   * The callbacks by type of event, `booking` and `listing` for the other events of a booking or listing, and `fallback`
-   * for all other types. The handler fetches the record, and
-   * runs the callback for the record's status. If the callback throws or rejects, the handler tries again. An event
-   * without a callback counts as done.
+   * The callbacks by type of event: one for each type, `booking` and `listing` for the other events of a booking or listing,
+   * and `fallback` for all other types. The handler fetches the record, and runs the callback for the record's status. If the
+   * callback throws or rejects, the handler tries again. An event without a callback counts as done.
    *
    * @example
    * ```ts
@@ -128,8 +127,8 @@ export interface WebhookHandlerOptions<
    */
   readonly maxBacklog?: number | undefined;
   /**
-   * After this time without a notification, `observe` gets an observation of the kind `silent`, and the handler
-   * logs a warning. Default: never.
+   * After this time without a notification, `observe` gets an observation of the kind `silent`, and the handler logs a
+   * warning. Default: never.
    */
   readonly silentAfter?: number | string | undefined;
   /**
@@ -150,8 +149,8 @@ export interface WebhookHandlerOptions<
    */
   readonly concurrency?: number | undefined;
   /**
-   * After this many failed calls of its callback, an event is parked, and after this many failed reads in a row that are about
-   * its record alone. An outage does not count. Default 12.
+   * The handler parks an event after this many failed calls of its callback, or after this many failed reads in a row that
+   * are the fault of its record alone. An outage does not count. Default 12.
    */
   readonly maxAttempts?: number | undefined;
   /**
@@ -168,8 +167,8 @@ export interface WebhookHandlerOptions<
   /** How long an event stays leased after its process has died. Default `"30s"`. */
   readonly leaseDuration?: number | string | undefined;
   /**
-   * How long the platform may be out of reach for an event before the event is parked as `unavailable`. In a pause, this
-   * takes up to five minutes more, and no read. Default `"3d"`.
+   * How long the platform may be out of reach for an event before the handler parks the event as `unavailable`. During a
+   * pause, the handler parks it without another read, up to five minutes later. Default `"3d"`.
    */
   readonly giveUpAfter?: number | string | undefined;
   /** How long the store keeps done events, and parked events whose record was not found. Default `"7d"`. */

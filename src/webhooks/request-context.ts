@@ -70,7 +70,7 @@ function lockedStream(): ReadableStream {
 
 /**
  * The async contexts of the requests that wait until their event is handled. An attempt at such an event runs in the
- * context of its request, whoever claims it: the drain of one request claims the events of others, too.
+ * context of its own request, because the drain of one request claims the events of others, too.
  */
 export class WaitingRequests {
   readonly #contexts = new Map<string, RunInContext>();

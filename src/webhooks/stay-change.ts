@@ -2,8 +2,7 @@
 
 import type { BookingStay } from "../models/booking-stay.ts";
 import { bookingTable, GONE, holdsIn } from "../models/statuses.ts";
-import type { HeldStay, SentStay } from "./processing/known-stay.ts";
-import { readStay } from "./processing/known-stay.ts";
+import { type HeldStay, readStay, type SentStay } from "./processing/known-stay.ts";
 
 /** The stay that your side knows and the one that the platform has now: `event.stayChange`. */
 export interface StayChange {
@@ -78,12 +77,7 @@ interface StayLook {
 }
 
 /**
- * Finds out which stay begins and which one ends.
- *
- * A stay holds while the booking's status is in `holds`. Every other status that this package knows ends the stay. A
- * status that this package does not know neither begins nor ends a stay: the stay that held before still holds. If
- * the dates or the listing cannot be read, the stay that held before still holds, too, until they can be read again. A
- * booking that is gone has no stay.
+ * Finds out which stay begins and which one ends, as {@link StayFields.stayChange} says. A booking that is gone has no stay.
  *
  * @param known - the stay that the user's side knows
  */

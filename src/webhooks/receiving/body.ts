@@ -105,7 +105,7 @@ export class RequestBody {
       const isEncoded = typeof this.#body() !== "string" && !isParsed(this.#body());
       if (isEncoded || this.#request.isBase64Encoded === true) decodersOf(codings);
       const sent = await this.#asSent(codings);
-      // Whoever made a text of the body has decoded it.
+      // The server that made a text of the body has decoded it.
       if (typeof sent === "string") return this.#sized(sent);
       return this.#sized(await decodeBody(sent, codings, this.#maxBytes));
     } catch (error) {

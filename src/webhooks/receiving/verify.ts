@@ -24,7 +24,8 @@ export interface VerifyRequest {
 
 /**
  * Decides whether the handler accepts a request. Only the result `true` accepts the request. If the function returns
- * another value or throws, the handler answers 401. If it takes longer than `replyWithin`, the handler answers 503.
+ * another value or throws, the handler answers 401. If it takes longer than 10 s, or than `replyWithin` if that is less, the
+ * handler answers 503.
  *
  * @example
  * ```ts
