@@ -74,13 +74,15 @@ export interface WebhookHandlerOptions<
   readonly track?: Track<NoInfer<B>, NoInfer<L>, FB, FL, AccountField<A>> | undefined;
   /**
    * The time zone of the listings, for a platform that sends times in place of dates: an IANA name such as
-   * `"Europe/Paris"`, or a function that returns the name for a booking of an account, or a promise of it. In Paris,
-   * `2026-12-09T23:00:00Z` is the 10th. `event.stay`, `event.stayChange`, `changes`, `previous` and the reconciler then use
-   * the days of that zone, which is `event.timeZone`. Default, also if the function returns `undefined`: the day as it is
-   * written, or the day in UTC of a number. Then a time with an offset logs a warning. If the function throws, or takes
-   * longer than `attemptTimeout`, the attempt fails, as if the callback had thrown. With `stays`, an event `booking.thing`
-   * fails in its place, `event.timeZone` is `undefined`, and dates that are times cannot be read. For a booking that is
-   * gone, the function gets the booking as your side knew it. If it throws then, `event.timeZone` is `undefined`.
+   * `"Europe/Paris"`, or a function that returns the name for a booking of an account, or a promise of it. `event.stay`,
+   * `event.stayChange`, `changes`, `previous` and the reconciler then use the days of that zone, which is `event.timeZone`. In
+   * Paris, `2026-12-09T23:00:00Z` is the 10th. Default, also if the function returns `undefined`: the day as it is written, or
+   * the day in UTC of a number. Then a time with an offset logs a warning.
+   *
+   * If the function throws, or takes longer than `attemptTimeout`, the attempt fails, as if the callback had thrown. With
+   * `stays`, an event `booking.thing` fails in its place, `event.timeZone` is `undefined`, and dates that are times cannot be
+   * read. For a booking that is gone, the function gets the booking as your side knew it. If it throws then, `event.timeZone`
+   * is `undefined`.
    *
    * @example
    * ```ts
