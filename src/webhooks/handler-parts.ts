@@ -45,7 +45,8 @@ export function partsOf<Tx>(settings: HandlerSettings<Tx>) {
   /** `undefined` if `forwardTo` passes the events to a queue of the user. */
   const store = isIntake(settings.store) ? undefined : settings.store;
   const counts = store && new StoreCounts(store);
-  const zoneOf = zonesOf(timeZone, log, attemptTimeout);
+  // With the other half, an attempt with `stays` still plans, so that a zone that never comes holds no thing up.
+  const zoneOf = zonesOf(timeZone, log, attemptTimeout / 2);
   /** What the work of an event needs, with and without a store. */
   const work: WorkOptions<Tx> = {
     ...{ client, on, holds, hasAccounts, log, zoneOf },

@@ -79,9 +79,9 @@ export interface WebhookHandlerOptions<
    * Paris, `2026-12-09T23:00:00Z` is the 10th. Default, also if the function returns `undefined`: the day as it is written, or
    * the day in UTC of a number. Then a time with an offset logs a warning.
    *
-   * If the function throws, or takes longer than `attemptTimeout`, the attempt fails, as if the callback had thrown. With
-   * `stays`, an event `booking.thing` fails in its place, `event.timeZone` is `undefined`, and dates that are times cannot be
-   * read. For a booking that is gone, the function gets the booking as your side knew it. If it throws then, `event.timeZone`
+   * If the function throws, or takes longer than half of `attemptTimeout`, the attempt fails, as if the callback had thrown.
+   * With `stays`, an event `booking.thing` fails in its place, `event.timeZone` is `undefined`, and dates that are times cannot
+   * be read. For a booking that is gone, the function gets the booking as your side knew it. If it throws then, `event.timeZone`
    * is `undefined`.
    *
    * @example

@@ -185,6 +185,26 @@ test("the store's clock is ahead of the process: what is due by the store acts",
   }
 });
 
+test("a timeZone that never answers is like one that throws: the old house ends, and an event of its own fails", async () => {
+  let hangs = false;
+  const house = houseOf({
+    attemptTimeout: 2000,
+    timeZone: () => (hangs ? new Promise<string>(() => {}) : "Europe/Paris"),
+    on: { booking: ({ timeZone }) => void zones.push(timeZone) },
+  });
+  const zones: (string | undefined)[] = [];
+  await house.book(1, "2026-05-10", "2026-05-13");
+  house.took();
+  hangs = true;
+  await house.book(2, "2026-05-10", "2026-05-13");
+  expect(house.took()).toEqual(["nights end 1 10-13"]);
+  expect(zones).toEqual(["Europe/Paris", undefined]);
+  const failing = await house.store.list({ source: "thing", state: "retrying" });
+  expect(failing.map(({ type, history }) => [type, history.at(-1)?.error])).toEqual([
+    ["booking.thing", expect.stringContaining("timeZone gave no zone for booking:HX3K9 within 1000 ms")],
+  ]);
+});
+
 test("a want that is not pure, such as one with a time from now on, keeps no callback from its call", async () => {
   let asked = 0;
   const called = vi.fn();

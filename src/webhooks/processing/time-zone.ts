@@ -74,7 +74,7 @@ async function zoneFrom(timeZone: () => unknown, ref: string, limit: number): Pr
     throw new StayhookError(`timeZone threw for ${ref}: ${errorText(cause)}`, { cause });
   }
   if (!answer)
-    throw new StayhookError(`timeZone gave no zone for ${ref} within ${limit} ms (attemptTimeout)`);
+    throw new StayhookError(`timeZone gave no zone for ${ref} within ${limit} ms (half of attemptTimeout)`);
   const { zone } = answer;
   if (zone === undefined) return undefined;
   if (typeof zone !== "string")
