@@ -98,21 +98,17 @@ test("a port that is taken is named", async () => {
   expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`Port ${port} is in use.`) });
 });
 
-test.skipIf(!hasChromium)(
-  "Chromium opens the printed URL, and the page is live",
-  { timeout: 60_000 },
-  async () => {
-    const { url, origin, store, eventId } = await opened();
-    const page = await openPage();
-    await page.goto(url);
-    expect(page.url()).toBe(`${origin}/?`);
-    await page.waitForSelector(`#row-${eventId}`);
-    await page.waitForSelector("[data-live-state]:text('Live')");
-    await store.discard({ eventId });
-    await page.waitForSelector(`#row-${eventId} .badge:text('discarded')`);
-    expect(await page.evaluate(() => document.cookie)).toBe("");
-  },
-);
+test.skipIf(!hasChromium)("Chromium opens the printed URL, and the page is live", async () => {
+  const { url, origin, store, eventId } = await opened();
+  const page = await openPage();
+  await page.goto(url);
+  expect(page.url()).toBe(`${origin}/?`);
+  await page.waitForSelector(`#row-${eventId}`);
+  await page.waitForSelector("[data-live-state]:text('Live')");
+  await store.discard({ eventId });
+  await page.waitForSelector(`#row-${eventId} .badge:text('discarded')`);
+  expect(await page.evaluate(() => document.cookie)).toBe("");
+});
 
 test("a machine without Chromium is told which file runs no test in it, and CI fails", async () => {
   onTestFinished(() => void vi.unstubAllEnvs());

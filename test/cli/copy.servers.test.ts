@@ -65,61 +65,57 @@ async function contentOf(store: EventStore<never>) {
 }
 
 describe("stayhook copy", () => {
-  test.skipIf(!url)(
-    "takes a subscriber from SQLite to PostgreSQL and back",
-    { timeout: 600_000 },
-    async () => {
-      const folder = directory();
-      const [first, last] = [join(folder, "first.db"), join(folder, "last.db")];
-      const schema = `copy_${process.pid}_${Date.now()}`;
-      const pool = new pg.Pool({ connectionString: url as string, max: 1 });
-      onTestFinished(async () => {
-        await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
-        await pool.end();
-      });
-      const source = sqliteStore(first);
-      await fill(source as EventStore<never>);
-      const pass = { complete: true, after: "booking:B3", learned: true, replayed: false, again: null };
-      await writeState(source, await readState(source), {
-        owner: "dead",
-        lease: 60_000,
-        elapsed: 5000,
-        ...pass,
-      });
-      const before = await contentOf(source as EventStore<never>);
-      await source.close();
+  test.skipIf(!url)("takes a subscriber from SQLite to PostgreSQL and back", async () => {
+    const folder = directory();
+    const [first, last] = [join(folder, "first.db"), join(folder, "last.db")];
+    const schema = `copy_${process.pid}_${Date.now()}`;
+    const pool = new pg.Pool({ connectionString: url as string, max: 1 });
+    onTestFinished(async () => {
+      await pool.query(`DROP SCHEMA IF EXISTS "${schema}" CASCADE`);
+      await pool.end();
+    });
+    const source = sqliteStore(first);
+    await fill(source as EventStore<never>);
+    const pass = { complete: true, after: "booking:B3", learned: true, replayed: false, again: null };
+    await writeState(source, await readState(source), {
+      owner: "dead",
+      lease: 60_000,
+      elapsed: 5000,
+      ...pass,
+    });
+    const before = await contentOf(source as EventStore<never>);
+    await source.close();
 
-      for (const again of [false, true]) {
-        const args = ["copy", "--from", first, "--to", url as string, "--schema", schema, "--json"];
-        const { code, stdout, stderr } = await cli(args);
-        expect([code, stderr, again]).toEqual([0, "", again]);
-        expect(JSON.parse(stdout)).toEqual({ events: EVENTS, snapshots: before.snapshots.length });
-      }
-      const middle = postgresStore({ connectionString: url as string, schema });
-      expect(await contentOf(middle as EventStore<never>)).toEqual(before);
-      const place = await readState(middle);
-      expect(place.state).toMatchObject({ owner: null, ...pass });
-      expect(place.sinceBegun).toBeGreaterThanOrEqual(5000);
-      expect(await middle.add({ ...before.events[0]!, notification: null })).toBe("duplicate");
-      await middle.close();
+    for (const again of [false, true]) {
+      const args = ["copy", "--from", first, "--to", url as string, "--schema", schema, "--json"];
+      const { code, stdout, stderr } = await cli(args);
+      expect([code, stderr, again]).toEqual([0, "", again]);
+      expect(JSON.parse(stdout)).toEqual({ events: EVENTS, snapshots: before.snapshots.length });
+    }
+    const middle = postgresStore({ connectionString: url as string, schema });
+    expect(await contentOf(middle as EventStore<never>)).toEqual(before);
+    const place = await readState(middle);
+    expect(place.state).toMatchObject({ owner: null, ...pass });
+    expect(place.sinceBegun).toBeGreaterThanOrEqual(5000);
+    expect(await middle.add({ ...before.events[0]!, notification: null })).toBe("duplicate");
+    await middle.close();
 
-      const back = await cli(["copy", "--from", url as string, "--to", last, "--schema", schema]);
-      expect([back.stderr, back.stdout]).toEqual(["", expect.stringContaining(`${EVENTS} events`)]);
-      const store = sqliteStore(last);
-      expect(await contentOf(store as EventStore<never>)).toEqual(before);
-      // Nothing that is done is claimed again, and all that waits is.
-      const waiting = before.events.filter(({ dueAt }) => dueAt !== null && dueAt.getTime() <= Date.now());
-      const claimed = new Set<string>();
-      for (let rounds = 0; rounds < 20; rounds += 1) {
-        for (const claim of await store.claim({ limit: EVENTS, leaseDuration: LONG })) {
-          claimed.add(claim.eventId);
-          await store.settle(claim, { state: "done", type: "unknown", entry: { duration: 1 } });
-        }
+    const back = await cli(["copy", "--from", url as string, "--to", last, "--schema", schema]);
+    expect([back.stderr, back.stdout]).toEqual(["", expect.stringContaining(`${EVENTS} events`)]);
+    const store = sqliteStore(last);
+    expect(await contentOf(store as EventStore<never>)).toEqual(before);
+    // Nothing that is done is claimed again, and all that waits is.
+    const waiting = before.events.filter(({ dueAt }) => dueAt !== null && dueAt.getTime() <= Date.now());
+    const claimed = new Set<string>();
+    for (let rounds = 0; rounds < 20; rounds += 1) {
+      for (const claim of await store.claim({ limit: EVENTS, leaseDuration: LONG })) {
+        claimed.add(claim.eventId);
+        await store.settle(claim, { state: "done", type: "unknown", entry: { duration: 1 } });
       }
-      expect([...claimed].sort()).toEqual(waiting.map(({ eventId }) => eventId).sort());
-      await store.close();
-    },
-  );
+    }
+    expect([...claimed].sort()).toEqual(waiting.map(({ eventId }) => eventId).sort());
+    await store.close();
+  });
 
   test.skipIf(!url)("takes a subscriber from one schema to another", async () => {
     const connectionString = url as string;

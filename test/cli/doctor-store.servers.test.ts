@@ -130,7 +130,7 @@ describe.skipIf(postgres === undefined)("PostgreSQL", () => {
     expect(heard).toEqual([]);
   });
 
-  test("a standby", { timeout: 120_000 }, async () => {
+  test("a standby", async () => {
     const server = await started(startOwnPostgres);
     await postgresStore({ connectionString: server.url }).migrate();
     const client = new pg.Client({ connectionString: server.url });

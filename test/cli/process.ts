@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { onTestFinished } from "vitest";
-import { eventually } from "../support/eventually.ts";
+import { eventually, PATIENCE } from "../support/eventually.ts";
 import { plain } from "./support.ts";
 
 const main = join(import.meta.dirname, "../../src/cli/main.ts");
@@ -20,9 +20,6 @@ export interface RunningProcess {
 }
 
 export const ctrlC = "\u0003";
-
-/** The longest wait for the end of a process, ms. A process that should end needs much less. */
-const PATIENCE = 20_000;
 
 /**
  * Starts the command line as a process.

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { ClientOptions } from "../../src/client/client-options.ts";
 import type { RequestObservation, ResponseObservation } from "../../src/client/observers.ts";
+import { eventually } from "../support/eventually.ts";
 import { clientOf, keepingLogger, platform, type Reply, rejection } from "./support.ts";
 
 const booking = { bookingCode: "A", status: "x" };
@@ -62,7 +63,7 @@ describe("observers", () => {
     ] as const) {
       const { seen, client } = await observe([reply], { maxRetries: 0, ...options });
       const error = await rejection(client.bookings.get("A", call()));
-      await expect.poll(() => seen.length).toBe(2);
+      await eventually(() => expect(seen).toHaveLength(2));
       expect(seen[1]).toMatchObject({ error: { name }, duration: expect.any(Number) });
       expect(seen[1]).not.toHaveProperty("status");
       if (reply === lost) expect((seen[1] as ResponseObservation).error).toBe(error);

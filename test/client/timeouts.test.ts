@@ -15,7 +15,7 @@ describe("the timeout", () => {
     ["the body", halfBody],
   ])("covers waiting for %s, and the call is tried again", async (_, stall) => {
     const server = await platform((__, index) => (index === 0 ? stall : { json: booking }));
-    expect(await clientOf(server, { timeout: 500 }).bookings.get("A")).toEqual(booking);
+    expect(await clientOf(server, { timeout: 1500 }).bookings.get("A")).toEqual(booking);
     expect(server.requests).toHaveLength(2);
     const stuck = await platform([stall]);
     const message = `GET ${stuck.url}/v2/bookings/A: no complete answer within 80 ms.`;
@@ -49,7 +49,7 @@ describe("the timeout", () => {
     let refreshes = 0;
     const accessToken = ({ reason }: { reason: string }) =>
       reason === "initial" ? "old" : ++refreshes === 1 ? never() : "new";
-    const client = clientOf(server, { timeout: 500, maxRetries: 0, accessToken });
+    const client = clientOf(server, { timeout: 1500, maxRetries: 0, accessToken });
     expect((await rejection(client.bookings.get("A"))).name).toBe("ConnectionTimeoutError");
     expect(await client.bookings.get("A")).toEqual(booking);
   });
@@ -62,10 +62,10 @@ describe("the timeout", () => {
     const error = await rejection(clientOf(slow, { timeout: 120, maxRetries: 0 }).bookings.get("A"));
     expect(error.name).toBe("ConnectionTimeoutError");
     const busy = await platform(async (_, index) => {
-      await sleep(250);
+      await sleep(700);
       return index < 2 ? { status: 503, headers: { "retry-after": "0" } } : { json: booking };
     });
-    expect(await clientOf(busy, { timeout: 600 }).bookings.get("A")).toEqual(booking);
+    expect(await clientOf(busy, { timeout: 1500 }).bookings.get("A")).toEqual(booking);
   });
 
   it("aborts the request, holds even if fetch ignores that, and a POST is not tried again", async () => {

@@ -39,7 +39,7 @@ const textOf = async (page: Page, selector = "main") =>
   (await page.locator(selector).first().innerText()).replace(/\s+/g, " ");
 const isLive = (page: Page) => page.waitForSelector("[data-live-state]:text('Live')");
 
-describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_000 }, () => {
+describe.skipIf(!hasChromium)("90 parked events of four causes", () => {
   test.skipIf(connectionString === undefined).each(Object.entries(stores))(
     "on %s, somebody finds what is wrong and whom it touches, replays the right ones, and sees what came of it",
     async (name, makeStore) => {
@@ -114,7 +114,7 @@ describe.skipIf(!hasChromium)("90 parked events of four causes", { timeout: 200_
   );
 });
 
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   test.each(["light", "dark"] as const)(
     "the pages are clean for axe at 375 px, in %s",
     async (colorScheme) => {

@@ -1,5 +1,6 @@
 import type { Page } from "playwright-core";
 import { describe, expect, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
 import { servedInboxOf } from "./support.ts";
 
@@ -38,13 +39,10 @@ async function season() {
   await receive({ bookingCode: "PL7QD" });
   // A drain does not wait for a retry that is due soon, so repeat the drain.
   await expect
-    .poll(
-      async () => {
-        await webhooks.drain();
-        return (await made.store.counts()).parked;
-      },
-      { timeout: 20_000 },
-    )
+    .poll(async () => {
+      await webhooks.drain();
+      return (await made.store.counts()).parked;
+    })
     .toBe(2);
   platform.answer("*", { status: 404 });
   await receive({ bookingCode: "ZZ999" });
@@ -55,7 +53,7 @@ async function season() {
   return { ...made, first, parked, mend: () => (state.isBroken = false) };
 }
 
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   // Dark pages differ from light pages only in their colors, so test dark pages at one width and with one rule.
   test.each([
     ["light", undefined],
@@ -245,7 +243,7 @@ describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
     await receive({ bookingCode: "RT8VB" });
     await page.clock.runFor(3000);
     const line = () => page.getAttribute("#plot-received .line", "d");
-    await expect.poll(line, { timeout: 60_000 }).toMatch(/^M[\d.]+ [\d.]+L/);
+    await eventually(async () => expect(await line()).toMatch(/^M[\d.]+ [\d.]+L/));
     expect(await page.textContent("#plot-received [data-value]")).toMatch(/^[\d.]+\/s$/);
     expect(await page.textContent("#plot-oldest [data-value]")).toMatch(/^\d+ s$/);
   });

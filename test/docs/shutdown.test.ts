@@ -6,7 +6,7 @@ import { mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, onTestFinished, test } from "vitest";
-import { eventually } from "../support/eventually.ts";
+import { eventually, PATIENCE } from "../support/eventually.ts";
 import { freePort } from "../support/server-process.ts";
 import { extractBlocks } from "./extract.ts";
 
@@ -47,15 +47,13 @@ test("the example exits after store.close(), although a callback ignores its sig
       said += chunk;
     });
   await eventually(() => expect(said).toContain("callback"));
-  const startedAt = performance.now();
   app.kill("SIGTERM");
-  const [code] = await once(app, "exit", { signal: AbortSignal.timeout(30_000) });
+  const [code] = await once(app, "exit", { signal: AbortSignal.timeout(PATIENCE) });
   expect(code, said).toBe(0);
-  expect(performance.now() - startedAt).toBeLessThan(16_000);
   expect(said).not.toContain("handled again");
   const db = new DatabaseSync(join(directory, "events.db"));
   expect(db.prepare("SELECT state, attempts FROM stayhook_events").all()).toMatchObject([
     { state: "pending", attempts: 0 },
   ]);
   db.close();
-}, 90_000);
+});

@@ -4,7 +4,7 @@ import { installed } from "../package/support/consumer.ts";
 import { eventually } from "../support/eventually.ts";
 import { between, later } from "./support/between.ts";
 import { expectLines, expectRefusals, notificationOf, platform, subscribe } from "./support/drive.ts";
-import { type Example, PATIENCE, startExample } from "./support/example.ts";
+import { type Example, startExample } from "./support/example.ts";
 
 const HOUR = 3_600_000;
 const project = await installed();
@@ -33,9 +33,7 @@ async function request(sandbox: Sandbox, ago: number): Promise<string> {
   return booking.bookingCode;
 }
 
-test("lists what is to be decided, the most urgent first, until it is decided", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("lists what is to be decided, the most urgent first, until it is decided", async () => {
   const sandbox = await platform();
   const example = await start({ sandbox });
   await subscribe(sandbox, example);
@@ -63,7 +61,7 @@ test("lists what is to be decided, the most urgent first, until it is decided", 
     const [first] = await listed(example);
     expect(first).toMatchObject({ bookingCode: others[1].bookingCode });
     expect(Date.parse(first!.decideBy)).toBe(Date.parse(timestamp) + 15 * HOUR);
-  }, PATIENCE);
+  });
   const html = await page(example, "text/html");
   expect(html).toContain("3 to decide on");
   expect(html).toContain("&#60;A&#38;B&#62;");
@@ -85,9 +83,7 @@ test("lists what is to be decided, the most urgent first, until it is decided", 
   expect(await example.stop()).toEqual([0, null]);
 });
 
-test("reminds once, whatever is killed, and not of what was decided while nobody listened", {
-  timeout: 3 * PATIENCE,
-}, async () => {
+test("reminds once, whatever is killed, and not of what was decided while nobody listened", async () => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url };
@@ -118,7 +114,7 @@ test("reminds once, whatever is killed, and not of what was decided while nobody
   await second.said(`REMINDER: decide on ${urgent}`);
   await second.said(`REMINDER: decide on ${cut}`);
   const open = async () => (await listed(second)).map(({ bookingCode }) => bookingCode);
-  await eventually(async () => expect(await open()).toEqual([urgent, cut, soon, calm]), PATIENCE);
+  await eventually(async () => expect(await open()).toEqual([urgent, cut, soon, calm]));
   await second.kill();
 
   const third = await start({ sandbox, env, directory, command: later(3.6 * HOUR) });

@@ -22,7 +22,7 @@ import {
   platform,
   subscribe,
 } from "./support/drive.ts";
-import { type Example, PATIENCE, startExample } from "./support/example.ts";
+import { type Example, startExample } from "./support/example.ts";
 import { only, parseICalendar, textOf } from "./support/icalendar.ts";
 
 /** Makes a booking of July 2027. */
@@ -84,7 +84,7 @@ test("a double booking is told when it has lasted for a minute", () => {
   expect(told).toEqual(["NEW,OTHER"]);
 });
 
-test("the iCalendar text carries any name, in lines of 75 octets", { timeout: PATIENCE }, () => {
+test("the iCalendar text carries any name, in lines of 75 octets", () => {
   const names = fc.string({ unit: "binary", maxLength: 200 });
   fc.assert(
     fc.property(names, (name) => {
@@ -144,9 +144,7 @@ async function feed(example: Example, listingId: number, secret?: string): Promi
 const asFed = ({ checkIn, checkOut }: { checkIn: string; checkOut: string }, revision = 0) =>
   `${checkIn.replaceAll("-", "")}-${checkOut.replaceAll("-", "")} #${revision}`;
 
-test("keeps a feed by duplicate deliveries, and serves it only to those who know its URL", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("keeps a feed by duplicate deliveries, and serves it only to those who know its URL", async () => {
   const sandbox = await platform();
   const example = await start({ sandbox });
   await driveBookingAndListing(sandbox, example);
@@ -196,9 +194,7 @@ test("keeps a feed by duplicate deliveries, and serves it only to those who know
   expect([lost.status, lost.headers.get("retry-after")]).toEqual([503, "3600"]);
 });
 
-test("follows moves, double bookings and unreadable dates, and blocks every night once after a kill -9", {
-  timeout: 4 * PATIENCE,
-}, async () => {
+test("follows moves, double bookings and unreadable dates, and blocks every night once after a kill -9", async () => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url, RECONCILE_EVERY: "1s" };
@@ -258,9 +254,8 @@ test("follows moves, double bookings and unreadable dates, and blocks every nigh
   // Start after the leases of the dead process have expired.
   const third = await start({ sandbox, env, directory, command: later(31_000) });
   const expected = sandbox.bookings.list().filter((booking) => booking.listingId === 8);
-  await eventually(
-    async () => expect(await feed(third, 8)).toEqual(expected.map((booking) => asFed(booking)).sort()),
-    PATIENCE,
+  await eventually(async () =>
+    expect(await feed(third, 8)).toEqual(expected.map((booking) => asFed(booking)).sort()),
   );
   expect(expected).toHaveLength(12);
 

@@ -49,9 +49,7 @@ function isAlive(pid: number): boolean {
 }
 
 // The example waits most of the time, so run these two tests at the same time.
-it.concurrent("plays a day whose totals add up, though the subscriber is killed in the middle of it", {
-  timeout: 20_000,
-}, async (context) => {
+it.concurrent("plays a day whose totals add up, though the subscriber is killed in the middle of it", async (context) => {
   const { code, stdout, stderr } = await runDay({ FORCE_COLOR: undefined, NO_COLOR: undefined }, context);
   expect(code, stderr).toBe(0);
   expect(stdout, "no terminal, no color").toBe(stripVTControlCharacters(stdout));
@@ -135,7 +133,7 @@ it.each([
   const exited = once(day, "exit");
   // Send the signal before any delivery. The subscriber then has no message to send, and cannot notice from a failed
   // send that its parent is gone.
-  await eventually(() => expect(stdout).toContain("the subscriber, listens on"), 60_000);
+  await eventually(() => expect(stdout).toContain("the subscriber, listens on"));
   const [pid] = pids(stripVTControlCharacters(stdout)) as [number];
   onTestFinished(() => void (isAlive(pid) && process.kill(pid, "SIGKILL")));
   expect(isAlive(pid)).toBe(true);

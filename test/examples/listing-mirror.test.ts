@@ -14,7 +14,7 @@ import {
 import { installed } from "../package/support/consumer.ts";
 import { between } from "./support/between.ts";
 import { expectLines, expectRefusals, platform, subscribe } from "./support/drive.ts";
-import { type Example, PATIENCE, startExample } from "./support/example.ts";
+import { type Example, startExample } from "./support/example.ts";
 
 describe("the mirror", () => {
   const listing = (listingId: number, status: string) => ({
@@ -71,9 +71,7 @@ describe("the mirror", () => {
     expect(rows(db)).toEqual(["1 Published", "2 InReview", "3 Hidden"]);
   });
 
-  test("never goes back to an older state, in whatever order reads and writes come", {
-    timeout: PATIENCE,
-  }, () => {
+  test("never goes back to an older state, in whatever order reads and writes come", () => {
     // The status of one listing counts up. One event and two lists read and write this status in random order.
     const step = fc.constantFrom("change", "event", "list0", "list1");
     fc.assert(
@@ -155,9 +153,7 @@ function table({ directory }: Example): Map<number, MirroredListing> {
   return new Map(rows.map((row) => [row.listingId, row]));
 }
 
-test("has older listings and duplicate deliveries, finds after a kill -9 what nobody has told, and lets no old list win", {
-  timeout: 3 * PATIENCE,
-}, async () => {
+test("has older listings and duplicate deliveries, finds after a kill -9 what nobody has told, and lets no old list win", async () => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url };
@@ -202,7 +198,7 @@ test("has older listings and duplicate deliveries, finds after a kill -9 what no
   expect(await second.stop()).toEqual([0, null]);
 });
 
-test("believes an empty list when it has been empty for a day", { timeout: 3 * PATIENCE }, async () => {
+test("believes an empty list when it has been empty for a day", async () => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url };
@@ -227,7 +223,7 @@ test("believes an empty list when it has been empty for a day", { timeout: 3 * P
   await second.said("MISSING in the list");
 });
 
-test("lets no old event win over a list", { timeout: 2 * PATIENCE }, async () => {
+test("lets no old event win over a list", async () => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url };

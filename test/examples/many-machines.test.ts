@@ -32,10 +32,9 @@ function expectToAddUp(stdout: string): void {
   expect(stdout).toMatch(/^kill -9 \d+, which is worker 1$/m);
 }
 
-const enough = { timeout: 150_000 };
 const STORE_NAME = `example_${randomUUID().replaceAll("-", "")}`;
 
-test.skipIf(postgres === undefined)("five processes on PostgreSQL, one of them killed", enough, async () => {
+test.skipIf(postgres === undefined)("five processes on PostgreSQL, one of them killed", async () => {
   onTestFinished(async () => {
     const client = new pg.Client({ connectionString: postgres });
     await client.connect();
@@ -45,7 +44,7 @@ test.skipIf(postgres === undefined)("five processes on PostgreSQL, one of them k
   expectToAddUp(await run({ STORE: "postgres", DATABASE_URL: postgres, STORE_NAME }));
 });
 
-test.skipIf(redis === undefined)("five processes on Redis, one of them killed", enough, async () => {
+test.skipIf(redis === undefined)("five processes on Redis, one of them killed", async () => {
   onTestFinished(() => deleteKeys(redis as string, `{${STORE_NAME}}`));
   expectToAddUp(await run({ STORE: "redis", REDIS_URL: redis, STORE_NAME }));
 });

@@ -1,14 +1,12 @@
 import { expect, test } from "vitest";
 import { installed } from "../package/support/consumer.ts";
 import { expectLines, platform, subscribe } from "./support/drive.ts";
-import { PATIENCE, startExample } from "./support/example.ts";
+import { startExample } from "./support/example.ts";
 
 const project = await installed();
 const from = "node-http.ts";
 
-test("decides, and has nothing to do for what it has no callback for", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("decides, and has nothing to do for what it has no callback for", async () => {
   const sandbox = await platform();
   const example = await startExample({ project, sandbox, from });
   await subscribe(sandbox, example);
@@ -24,7 +22,7 @@ test("decides, and has nothing to do for what it has no callback for", {
   await example.said("nothing to do for booking.Initiated");
 });
 
-test("knows after a kill -9 what it has handled", { timeout: 2 * PATIENCE }, async () => {
+test("knows after a kill -9 what it has handled", async () => {
   const sandbox = await platform();
   const first = await startExample({ project, sandbox, from });
   await subscribe(sandbox, first);
@@ -47,7 +45,7 @@ test("knows after a kill -9 what it has handled", { timeout: 2 * PATIENCE }, asy
   expectLines(second, [["block", other.bookingCode]]);
 });
 
-test("says which setting is missing", { timeout: 2 * PATIENCE }, async () => {
+test("says which setting is missing", async () => {
   const sandbox = await platform();
   const env = { WEBHOOK_SECRET: undefined };
   await expect(startExample({ project, sandbox, from, env })).rejects.toThrow("secret: must not be missing");

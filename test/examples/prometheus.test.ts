@@ -10,7 +10,7 @@ import { eventually } from "../support/eventually.ts";
 import { serve } from "../support/serve.ts";
 import { handlerOf, notificationOf } from "../webhooks/support.ts";
 import { expectRefusals, platform, subscribe } from "./support/drive.ts";
-import { PATIENCE, startExample } from "./support/example.ts";
+import { startExample } from "./support/example.ts";
 import { checkExpressions, hasPrometheus, rulesFile, startPrometheus } from "./support/prometheus.ts";
 
 const rules = readFileSync(rulesFile, "utf8");
@@ -195,7 +195,7 @@ test.skipIf(!hasPrometheus)("each panel's expression is PromQL", () => {
   checkExpressions(panels.map(({ expr }) => expr));
 });
 
-test("the app is scraped, and shuts down", { timeout: 2 * PATIENCE }, async () => {
+test("the app is scraped, and shuts down", async () => {
   const peers = ["ky", "uuid", "zod", "prom-client", "tdigest", "bintrees", "@opentelemetry/api"];
   const project = await installed(peers);
   const sandbox = await platform();
@@ -219,7 +219,7 @@ test("the app is scraped, and shuts down", { timeout: 2 * PATIENCE }, async () =
     expect(sumOf(samples, "stayhook_requests_total", { result: "refused" })).toBeGreaterThan(0);
     expect(sumOf(samples, "stayhook_store_available")).toBe(1);
   };
-  await eventually(scraped, PATIENCE);
+  await eventually(scraped);
   expect((await fetch(`http://127.0.0.1:${port}/`)).status).toBe(404);
   expect(await example.stop()).toEqual([0, null]);
 });
@@ -245,18 +245,18 @@ test.skipIf(!hasPrometheus)(
     });
     const prometheus = await startPrometheus(Number(new URL(url).port));
     const isUp = async () => expect(await prometheus.query("max(stayhook_store_available)")).toEqual([1]);
-    await eventually(isUp, PATIENCE);
+    await eventually(isUp);
     expect(await prometheus.firing()).toEqual([]);
     platform.booking("HX3K9", "Confirmed");
     await deliver(notificationOf({ bookingCode: "HX3K9" }));
     await webhooks.drain();
     const rings = async () => expect(await prometheus.firing()).toEqual(["StayhookParked"]);
-    await eventually(rings, PATIENCE);
+    await eventually(rings);
     const failing = 'max(stayhook_failing_events{type="booking.Confirmed", state="parked"})';
     expect(await prometheus.query(failing)).toEqual([1]);
     for (const { expr } of panels) await prometheus.query(expr);
     await store.discard({ state: "parked" });
     const isQuiet = async () => expect(await prometheus.firing()).toEqual([]);
-    await eventually(isQuiet, PATIENCE);
+    await eventually(isQuiet);
   },
 );

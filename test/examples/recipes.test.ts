@@ -12,6 +12,7 @@ import { createSandbox, type Sandbox } from "stayhook/testing";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createSubscriber, memoryCalendar } from "../../examples/testing/subscriber.ts";
 import { extractBlocks } from "../docs/extract.ts";
+import { eventually } from "../support/eventually.ts";
 import { type Random, randomOf } from "../system/random.ts";
 
 const root = join(import.meta.dirname, "../..");
@@ -166,7 +167,7 @@ async function expectTheSame(
   const reconciler = createReconciler(webhooks, { baseline: false, logger: () => {} });
   await reconciler.watch(bookings.map(({ bookingCode }) => bookingCode)); // all notifications of one may be lost
   // Some apps have a reconciler of their own, which may be making its first pass.
-  await expect.poll(async () => (await reconciler.run()).incomplete, { timeout: 10_000 }).toBeUndefined();
+  await eventually(async () => expect((await reconciler.run()).incomplete).toBeUndefined());
   await handled(webhooks);
   await reconciler.close();
   const confirmed = bookings.filter(({ status }) => status === "Confirmed");

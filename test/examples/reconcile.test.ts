@@ -5,14 +5,13 @@ import { promisify } from "node:util";
 import { expect, test } from "vitest";
 import { installed } from "../package/support/consumer.ts";
 import { root } from "../package/support/pack.ts";
+import { PATIENCE } from "../support/eventually.ts";
 import { expectLines, platform, subscribe } from "./support/drive.ts";
-import { PATIENCE, startExample } from "./support/example.ts";
+import { startExample } from "./support/example.ts";
 
 const project = await installed();
 
-test("hears of what was changed while it was down, on the first pass of its next start", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("hears of what was changed while it was down, on the first pass of its next start", async () => {
   const sandbox = await platform();
   const { listingId } = await sandbox.listings.create({ status: "Published" });
   const first = await startExample({ project, sandbox, from: "reconcile.ts" });
@@ -44,9 +43,7 @@ test("hears of what was changed while it was down, on the first pass of its next
   expect(await second.stop()).toEqual([0, null]);
 });
 
-test("as a cron job it ends by itself, and says by its exit code that not all could be read", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("as a cron job it ends by itself, and says by its exit code that not all could be read", async () => {
   const sandbox = await platform();
   const directory = mkdtempSync(join(project.directory, "reconcile-"));
   copyFileSync(join(root, "examples/reconcile.ts"), join(directory, "reconcile.ts"));

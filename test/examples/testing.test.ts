@@ -10,7 +10,7 @@ let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed(["ky", "uuid", "zod", "msw", "vitest", "jest", "@types/node"]);
   cpSync(join(root, "examples/testing"), join(consumer.directory, "testing"), { recursive: true });
-}, 600_000);
+});
 
 function run(...args: readonly string[]): Promise<{ code: number | null; output: string }> {
   return new Promise((resolve) => {

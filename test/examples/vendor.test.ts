@@ -10,7 +10,7 @@ import { eventually } from "../support/eventually.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { later } from "./support/between.ts";
 import { notificationOf, post } from "./support/drive.ts";
-import { type Example, PATIENCE, startExample } from "./support/example.ts";
+import { type Example, startExample } from "./support/example.ts";
 
 const project = await installed(["ky", "uuid", "zod", "express", "pg"]);
 const ADMIN_SECRET = "s3cret-of-the-admin";
@@ -31,12 +31,11 @@ const expectCalendar = (example: Example, account: string, stays: readonly strin
     const answer = await ask(example, "GET", `/accounts/${account}/calendar`);
     const rows = (await answer.json()) as { booking: string; check_in: string }[];
     expect(rows.map(({ booking, check_in }) => `${booking} ${check_in}`).sort()).toEqual([...stays].sort());
-  }, PATIENCE);
+  });
 
 const expectMetric = (example: Example, line: string) =>
-  eventually(
-    async () => expect((await (await ask(example, "GET", "/metrics")).text()).split("\n")).toContain(line),
-    PATIENCE,
+  eventually(async () =>
+    expect((await (await ask(example, "GET", "/metrics")).text()).split("\n")).toContain(line),
   );
 
 /** The values of all tables of the example. */
@@ -70,9 +69,7 @@ test("a token can be decrypted with its key and for its account only", () => {
   expect(() => decrypt(key, "b2", encrypted)).toThrow();
 });
 
-test("keeps three accounts apart by a refused token, a kill -9, and one that leaves", {
-  timeout: 4 * PATIENCE,
-}, async () => {
+test("keeps three accounts apart by a refused token, a kill -9, and one that leaves", async () => {
   const sandbox = createSandbox({ accounts: ["a17", "b2", "c3"], delivery: { duplicates: 1 } });
   onTestFinished(() => sandbox.close());
   await sandbox.listen();
@@ -169,9 +166,7 @@ async function emptyDatabase(): Promise<string> {
   return url.href;
 }
 
-test("two processes start on an empty database, and an account leaves one and joins the other", {
-  timeout: 4 * PATIENCE,
-}, async () => {
+test("two processes start on an empty database, and an account leaves one and joins the other", async () => {
   const sandbox = createSandbox({ accounts: ["a17"] });
   onTestFinished(() => sandbox.close());
   await sandbox.listen();
@@ -190,7 +185,7 @@ test("two processes start on an empty database, and an account leaves one and jo
     const waiting = `SELECT FROM pg_locks AS lock WHERE NOT granted AND EXISTS (SELECT FROM pg_locks AS own
         WHERE own.pid = lock.pid AND own.database = (SELECT oid FROM pg_database WHERE datname = current_database()))`;
     expect((await database.query(waiting)).rowCount).toBe(2);
-  }, PATIENCE);
+  });
   await database.query("ROLLBACK");
   const [first, second] = await both;
 
@@ -209,9 +204,7 @@ test("two processes start on an empty database, and an account leaves one and jo
   await expectCalendar(second, "a17", [`NEW ${String(checkIn).slice(0, 10)}`]);
 });
 
-test("an account that joins again while its DELETE waits keeps everything", {
-  timeout: 3 * PATIENCE,
-}, async () => {
+test("an account that joins again while its DELETE waits keeps everything", async () => {
   const sandbox = createSandbox({ accounts: ["a17"] });
   onTestFinished(() => sandbox.close());
   await sandbox.listen();
@@ -229,10 +222,7 @@ test("an account that joins again while its DELETE waits keeps everything", {
   await sandbox.settled();
   await expectMetric(example, 'stayhook_events{state="processing"} 1');
   const leaving = ask(example, "DELETE", "/accounts/a17");
-  await eventually(
-    () => expect(valuesIn(example.directory).filter(isOf("a17/booking:OLD"))).toEqual([]),
-    PATIENCE,
-  );
+  await eventually(() => expect(valuesIn(example.directory).filter(isOf("a17/booking:OLD"))).toEqual([]));
   a17.faults.clear();
   expect(await join(example, a17)).toBe(201);
   await book("NEW");
@@ -251,9 +241,7 @@ test("an account that joins again while its DELETE waits keeps everything", {
   expect(hooksOf(a17)).toContain("account=a17");
 });
 
-test("a host that joins brings bookings, and the service tells its health", {
-  timeout: 2 * PATIENCE,
-}, async () => {
+test("a host that joins brings bookings, and the service tells its health", async () => {
   const sandbox = createSandbox({ accounts: ["a17"] });
   onTestFinished(() => sandbox.close());
   await sandbox.listen();

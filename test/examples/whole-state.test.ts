@@ -230,7 +230,7 @@ async function play(
 
 const orderOf = ({ steps }: Story) => steps.map(({ name }) => name).join(", then ");
 
-test("examples/at-a-time, after the door has opened", { timeout: 300_000 }, async () => {
+test("examples/at-a-time, after the door has opened", async () => {
   const stories = everyOrder();
   const { sandbox, answer } = platformOf(stories);
   const client = new StayhookClient({

@@ -7,13 +7,11 @@ import mysql from "mysql2/promise";
 import pg from "pg";
 import { createWebhookHandler } from "stayhook";
 import { telemetry } from "stayhook/otel";
-import { describe, expect, onTestFinished, test, vi } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { describeEvery, type Kind, opened } from "../stores/every/stores.ts";
 import { eventually } from "../support/eventually.ts";
 import { clientOf, notificationOf, platformOf } from "../webhooks/support.ts";
 import { makeSdk, type SpanShown } from "./sdk.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 /** The methods that the instrumentation of each driver wraps. */
 const STATEMENTS: Readonly<Record<Kind["name"], readonly (readonly [prototype: object, method: string])[]>> =

@@ -14,7 +14,7 @@ beforeAll(async () => {
   // Packing builds dist if src has changed.
   await pack(directory);
   reportApis(into);
-}, 300_000);
+});
 afterAll(() => rmSync(directory, { recursive: true }));
 
 test.each(Object.keys(subpaths))(

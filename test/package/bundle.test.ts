@@ -5,7 +5,7 @@ import { type Consumer, installed } from "./support/consumer.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 300_000);
+});
 
 /** Returns the code of a user's bundle, and the packages and files in it. */
 async function bundleOf(script: string) {

@@ -14,7 +14,7 @@ beforeAll(async () => {
     readFileSync(join(consumer.directory, "node_modules/stayhook/package.json"), "utf8"),
   ) as { readonly bin: Readonly<Record<string, string>> };
   script = join(consumer.directory, "node_modules/stayhook", bin.stayhook ?? "");
-}, 300_000);
+});
 
 test("the command is a script that can be run", async () => {
   expect(readFileSync(script, "utf8")).toMatch(/^#!\/usr\/bin\/env node\n/);

@@ -7,7 +7,7 @@ import { manifest } from "./support/pack.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 300_000);
+});
 
 test("the tarball holds what was built, what a reader looks for, and nothing else", () => {
   const { files } = consumer;

@@ -13,7 +13,7 @@ beforeAll(async () => {
     mkdirSync(dirname(to), { recursive: true });
     cpSync(from, to, { recursive: true, dereference: true });
   }
-}, 300_000);
+});
 
 const unavailable = [true, "unavailable"];
 

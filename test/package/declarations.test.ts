@@ -30,7 +30,7 @@ beforeAll(async () => {
     expect(count, subpath).toBeGreaterThan(10);
     sweeps.set(subpath, text);
   }
-}, 300_000);
+});
 
 /** Returns the errors of a project that emits the declarations of sweeps. */
 async function errorsOf(

@@ -62,7 +62,7 @@ describe.each(Object.entries(formats))("%s", (format, { extension, taking }) => 
     consumer = await installed(
       dependencies.filter((name) => format === "esm" || !broughtAlong.includes(name)),
     );
-  }, 300_000);
+  });
 
   const runs = async (name: string, script: string): Promise<unknown> => {
     const ran = await consumer.node(consumer.write(`${name}.${extension}`, script));

@@ -35,7 +35,6 @@ async function make(example: string): Promise<void> {
 
 test.each(isSoak ? exampleNames : exampleNames.filter((name) => name !== "next"))(
   "%s takes a booking",
-  { timeout: 400_000 },
   async (example) => {
     if (example !== exampleNames[0]) {
       await make(example);

@@ -7,7 +7,7 @@ let consumer: Consumer;
 beforeAll(async () => {
   const types = ["@types/node", "undici-types", "@opentelemetry/api", "@types/pg", "mysql2", "undici"];
   consumer = await installed(["ky", "uuid", "zod", "pg", "ioredis", "msw", ...types]);
-}, 300_000);
+});
 
 test("the types of the core and the adapters compile with ES2020 and skipLibCheck: false", async () => {
   const ofDrivers = /\/(mysql|postgres|redis|msw|undici|otel|sqlite)$/;

@@ -9,7 +9,7 @@ import { subpaths } from "./support/pack.ts";
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 300_000);
+});
 
 test("publint finds nothing", async () => {
   const tarball = readFileSync(consumer.tarball);

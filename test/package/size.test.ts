@@ -35,7 +35,7 @@ beforeAll(async () => {
     measured.set(entry, { minified: code.contents.length, gzipped });
   }
   if (process.env.STAYHOOK_UPDATE_SIZES === "1") update();
-}, 240_000);
+});
 
 const kB = (bytes: number) => bytes / 1000;
 const shown = (bytes: number) => (kB(bytes) < 9.95 ? kB(bytes).toFixed(1) : kB(bytes).toFixed(0));

@@ -28,7 +28,7 @@ beforeAll(async () => {
       languageOptions: { parserOptions: { projectService: true, tsconfigRootDir: import.meta.dirname } },
     });`,
   );
-}, 300_000);
+});
 
 /** Lints a file of the consumer. Returns each finding as `line: rule`. */
 async function lint(file: string): Promise<string[]> {

@@ -23,7 +23,7 @@ let consumer: Consumer;
 beforeAll(async () => {
   const types = ["@types/node", "undici", "undici-types", "@opentelemetry/api"];
   consumer = await installed(["ky", "uuid", "zod", "valibot", "arktype", "pg", "ioredis", "msw", ...types]);
-}, 300_000);
+});
 
 /** Copies fixtures under another extension. */
 function copies(extension: string, ...fixtures: readonly string[]): string[] {

@@ -1,5 +1,5 @@
 // Outages and accounts in simulated time. A read takes 20 ms unless a row says otherwise, and there are ten slots.
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import { sized } from "../support/soak.ts";
 import { type Answer, appOf, quantile } from "./lanes.support.ts";
@@ -21,8 +21,6 @@ import {
 } from "./support.ts";
 
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
-vi.setConfig({ testTimeout: 120_000 });
-
 type App = ReturnType<typeof appOf>;
 const of = (app: App, account: string) => app.waits.filter((wait) => wait.account === account);
 const named = (app: App, name: string) => app.waits.filter(({ id }) => id.includes(name));

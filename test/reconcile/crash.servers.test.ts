@@ -7,9 +7,7 @@ import { eventually } from "../support/eventually.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { machineOf, readsOf, startSandbox, stateIn, statusesAt, statusesIn } from "./support.ts";
 
-test("after a kill -9, another process continues the pass at its checkpoint, and no callback runs twice", {
-  timeout: 60_000,
-}, async () => {
+test("after a kill -9, another process continues the pass at its checkpoint, and no callback runs twice", async () => {
   const directory = temporaryFolder();
   const path = join(directory, "events.db");
   const store = sqliteStore(path);
@@ -32,7 +30,7 @@ test("after a kill -9, another process continues the pass at its checkpoint, and
   const child = fork(join(import.meta.dirname, "crashing.ts"), [JSON.stringify(args)], { stdio: "pipe" });
   onTestFinished(() => void child.kill("SIGKILL"));
   const placeOf = async () => (await stateIn(store as never))?.after;
-  await eventually(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/), 40_000);
+  await eventually(async () => expect(await placeOf()).toMatch(/C1(0[5-9]|[1-3])/));
   child.kill("SIGKILL");
   await once(child, "exit");
   sandbox.faults.clear();

@@ -157,7 +157,7 @@ test("a machine makes no pass if another one has just made it", async () => {
 
 test("a pass ends if another process has taken its lock", async () => {
   const { store, ...machine } = await knownScene(3, {
-    handler: { leaseDuration: 30 },
+    handler: { leaseDuration: 500 },
     reconciler: { concurrency: 1 },
   });
   let reading = 0;
@@ -168,7 +168,7 @@ test("a pass ends if another process has taken its lock", async () => {
     });
   }) as never;
   const running = machine.reconciler.run();
-  await eventually(() => expect(reading).toBe(1));
+  await eventually(() => expect(reading).toBeGreaterThan(0));
   // This process stood still, so another process has taken its expired lease.
   await eventually(async () => {
     const reading = await readState(store);
@@ -414,8 +414,8 @@ test("an aborted signal prevents all reads, and an invalid signal throws", async
 test("a pass renews its lock and writes its checkpoint while it runs", async () => {
   const { sandbox, store, ...first } = await knownScene(
     20,
-    { handler: { leaseDuration: 150 }, reconciler: { concurrency: 1 } },
-    { faults: [{ route: everyBooking, delay: 60 }] },
+    { handler: { leaseDuration: 700 }, reconciler: { concurrency: 1 } },
+    { faults: [{ route: everyBooking, delay: 110 }] },
   );
   const running = first.reconciler.run();
   const other = machineOf(sandbox, store);

@@ -15,9 +15,6 @@ import { onTestFinished, vi } from "vitest";
 import type { PassState } from "../../src/reconcile/state.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 
-// A test that takes a second alone may take many seconds when all tests run at once.
-vi.setConfig({ testTimeout: 60_000 });
-
 /** Opens the same data again. Each call acts as another machine, or as a machine that has restarted. */
 export type OpenStore = () => EventStore<never>;
 

@@ -256,7 +256,7 @@ async function season() {
   return made;
 }
 
-describe.skipIf(!hasChromium)("in Chromium", { timeout: 200_000 }, () => {
+describe.skipIf(!hasChromium)("in Chromium", () => {
   // The dark page differs from the light page only in its colors, so test it at one width and with one rule.
   it.each([
     ["light", [1280, 375], undefined],

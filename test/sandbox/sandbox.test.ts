@@ -6,7 +6,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { StayhookClient } from "../../src/client/client.ts";
 import { InvalidArgumentError, StayhookError } from "../../src/errors.ts";
 import { createSandbox } from "../../src/testing/index.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, PATIENCE } from "../support/eventually.ts";
 import { call, configure, startEndpoint, startSandbox } from "./setup.ts";
 
 describe("createSandbox", () => {
@@ -219,7 +219,7 @@ describe("close", () => {
       });`;
     const args = ["--experimental-strip-types", "--no-warnings", "--input-type=module", "--eval", script];
     // The call rejects if the timeout ends the process.
-    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 20_000 });
+    const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: PATIENCE });
     expect(stdout).toBe("closed\n");
   });
 });

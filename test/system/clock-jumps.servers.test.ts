@@ -5,12 +5,10 @@ import { once } from "node:events";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { afterAll, describe, expect, type TestContext, test, vi } from "vitest";
+import { afterAll, describe, expect, type TestContext, test } from "vitest";
 import { startOwnMysql } from "../support/mysql-server.ts";
 import { startOwnPostgres } from "../support/postgres-server.ts";
 import { startOwnRedis } from "../support/redis-server.ts";
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const library = join(mkdtempSync(join(tmpdir(), "stayhook-clock-")), "moved-clock.so");
 chmodSync(dirname(library), 0o755);

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -6,7 +7,7 @@ import { runInNewContext } from "node:vm";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { toNodeHandler } from "stayhook/node";
 import type { EventStore } from "stayhook/store";
-import { expect, it, onTestFinished, vi } from "vitest";
+import { expect, it, onTestFinished } from "vitest";
 import { parseBody } from "../../src/webhooks/receiving/parse.ts";
 import { eventually } from "../support/eventually.ts";
 import { type Answer, type Attack, answersIn, attacks, heardFrom } from "./hostile-requests.ts";
@@ -27,7 +28,7 @@ async function served(store: EventStore): Promise<{ readonly port: number; reado
   });
   const limits = { headersTimeout: 1_500, requestTimeout: 5_000, connectionsCheckingInterval: 50 };
   const server = createServer(limits, toNodeHandler(webhooks)).listen(0, "127.0.0.1");
-  await vi.waitUntil(() => server.listening);
+  await once(server, "listening");
   onTestFinished(async () => {
     server.closeAllConnections();
     server.close();

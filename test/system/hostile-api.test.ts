@@ -3,6 +3,7 @@ import { gzipSync } from "node:zlib";
 import type { StayhookError } from "stayhook";
 import { describe, expect, it } from "vitest";
 import { answering, type Reply, rejection } from "../client/support.ts";
+import { eventually } from "../support/eventually.ts";
 
 const MiB = 1024 * 1024;
 const booking = '{"bookingCode":"A","status":"Confirmed"}';
@@ -121,7 +122,7 @@ describe("the client, answered", () => {
     const { error, most } = await growth({ raw: endless });
     expect(error.name).toBe(name);
     expect(most).toBeLessThan(150 * MiB);
-    await expect.poll(() => closed).toBe(true);
+    await eventually(() => expect(closed).toBe(true));
     // Buffers of the sockets and the stream also count as sent.
     expect(sent).toBeGreaterThan(10 * MiB);
     expect(sent).toBeLessThan(40 * MiB);
@@ -141,15 +142,13 @@ describe("the client, answered", () => {
   });
 
   it.each(["0", "{}", "[]", '"x"'])(
-    "millions of invalid rows, %s: soon throws an error of few issues",
+    "millions of invalid rows, %s: throws an error of few issues",
     async (row) => {
       const client = await answering({ text: `[${Array(2_000_000).fill(row).join()}]` });
-      const start = performance.now();
       const error = await rejection(client.listings.list());
-      // This takes a second or two. With an issue for each row, it would take minutes.
-      expect(performance.now() - start).toBeLessThan(20_000);
       const [first, ...others] = error.issues as { path: unknown[] }[];
       expect([error.name, first?.path[0]]).toEqual(["ResponseValidationError", 0]);
+      // With an issue for each row, this would take minutes.
       expect(others.length).toBeLessThan(2_000);
     },
   );

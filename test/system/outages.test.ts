@@ -1,5 +1,5 @@
 // Outages, broken records and floods, from the notification to the callback, in simulated time.
-import { beforeEach, describe, expect, test, vi } from "vitest";
+import { beforeEach, describe, expect, test } from "vitest";
 import {
   type Answer,
   appOf,
@@ -14,9 +14,6 @@ import { randomOf, seedOf } from "./random.ts";
 
 const DAY = 24 * HOUR;
 const idle = { scheduled: 0, pending: 0, processing: 0, retrying: 0, parked: 0 };
-/** Each test takes seconds. A busy machine may need much longer. */
-vi.setConfig({ testTimeout: 300_000 });
-
 const seed = seedOf("outages");
 useFakeTime(new Date(Date.UTC(2026, 4, 1)));
 beforeEach(() => seedRandom(seed));

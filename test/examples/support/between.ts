@@ -1,5 +1,6 @@
-import { vi } from "vitest";
+import { expect } from "vitest";
 import type { Sandbox } from "../../../src/testing/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { serve } from "../../support/serve.ts";
 
 /** A proxy between an example and the platform's API. A test can hold answers back or change them. */
@@ -45,8 +46,7 @@ export async function between(sandbox: Sandbox): Promise<Between> {
       holding = path;
       pass = but;
     },
-    held: (count) =>
-      vi.waitUntil(() => kept.length >= count, { timeout: 30_000, interval: 10 }).then(() => undefined),
+    held: (count) => eventually(() => expect(kept.length).toBeGreaterThanOrEqual(count)),
     release: () => {
       holding = undefined;
       for (const send of kept) send();

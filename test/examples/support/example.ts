@@ -10,9 +10,7 @@ import { choosePort } from "../../../examples/day/port.ts";
 import type { Sandbox } from "../../../src/testing/index.ts";
 import type { Consumer } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
-
-/** The longest time to wait for anything, in ms. Other tests run at the same time. */
-export const PATIENCE = 40_000;
+import { PATIENCE } from "../../support/eventually.ts";
 
 export interface ExampleOptions {
   /** The project for the copy, from `installed([...])`, with the packages that the example needs. */

@@ -14,11 +14,9 @@ const redis = await redisUrl();
 const postgres = await postgresUrl();
 const nats = await natsUrl();
 
-const enough = { timeout: 180_000 };
-
 // Run the engines concurrently, because they wait most of the time.
 describe.concurrent("handles each event once, one at a time of a record, and keeps what failed", () => {
-  test.skipIf(redis === undefined)("on BullMQ", enough, async (context) => {
+  test.skipIf(redis === undefined)("on BullMQ", async (context) => {
     const QUEUE = `stayhook-test-${randomUUID()}`;
     const connection = new Redis(redis as string, { maxRetriesPerRequest: null });
     const queues = Array.from({ length: 16 }, (_, lane) => new Queue(`${QUEUE}-${lane}`, { connection }));
@@ -46,7 +44,7 @@ describe.concurrent("handles each event once, one at a time of a record, and kee
     await proveEngine(engine, context);
   });
 
-  test.skipIf(postgres === undefined)("on pg-boss", enough, async (context) => {
+  test.skipIf(postgres === undefined)("on pg-boss", async (context) => {
     const BOSS_SCHEMA = `boss_test_${randomUUID().replaceAll("-", "")}`;
     const boss = new PgBoss({ connectionString: postgres as string, schema: BOSS_SCHEMA, supervise: false });
     boss.on("error", () => {});
@@ -70,7 +68,7 @@ describe.concurrent("handles each event once, one at a time of a record, and kee
     await proveEngine(engine, context);
   });
 
-  test.skipIf(nats === undefined)("on NATS JetStream", enough, async (context) => {
+  test.skipIf(nats === undefined)("on NATS JetStream", async (context) => {
     const STREAM = `stayhook-test-${randomUUID()}`;
     const connection = await connect({ servers: nats as string });
     const manager = await jetstreamManager(connection);

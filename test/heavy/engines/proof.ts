@@ -65,7 +65,7 @@ export async function proveEngine(
       .map(({ receivedAt }) => receivedAt.getTime());
   /** Returns the lines of callbacks, which begin with the event's id. */
   const handled = (eventId: string) => output.match(new RegExp(`^${eventId}: .*`, "gm")) ?? [];
-  const until = (check: () => void | Promise<void>) => eventually(check, 40_000);
+  const until = (check: () => void | Promise<void>) => eventually(check);
   /** Sends the notification to both processes at the same instant, twice to each. */
   const send = (notification: object) =>
     Promise.all(

@@ -7,9 +7,9 @@ import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { createServer } from "vite";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { PATIENCE } from "../../examples/support/example.ts";
 import { homeOf, installed } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
+import { eventually, PATIENCE } from "../../support/eventually.ts";
 
 const project = await installed([
   ...["ky", "uuid", "zod", "typescript", "@types/node", "next", "react", "react-dom", "@types/react"],
@@ -43,7 +43,7 @@ function appOf(
   return directory;
 }
 
-test("Next.js builds without a variable, and leaves no events.db", { timeout: 3 * PATIENCE }, async () => {
+test("Next.js builds without a variable, and leaves no events.db", async () => {
   // The project's node_modules links into this repository, so the root must be above both.
   const config = "export default { turbopack: { root: '/' } };";
   const directory = appOf("next", { ".": "next" }, { "next.config.mjs": config });
@@ -52,7 +52,7 @@ test("Next.js builds without a variable, and leaves no events.db", { timeout: 3 
   expect(existsSync(join(directory, "events.db"))).toBe(false);
 });
 
-test("SvelteKit builds without a variable, and leaves no events.db", { timeout: 3 * PATIENCE }, async () => {
+test("SvelteKit builds without a variable, and leaves no events.db", async () => {
   const route = readFileSync(join(root, "examples/routes/sveltekit.ts"), "utf8");
   const directory = appOf(
     "sveltekit",
@@ -72,7 +72,7 @@ test("SvelteKit builds without a variable, and leaves no events.db", { timeout: 
   expect(existsSync(join(directory, "events.db"))).toBe(false);
 });
 
-test("a hot reload of Vite ends the handler with the old callbacks", { timeout: PATIENCE }, async () => {
+test("a hot reload of Vite ends the handler with the old callbacks", async () => {
   const directory = appOf(
     "reload",
     { "webhooks.ts": "routes/webhooks.ts" },
@@ -95,15 +95,16 @@ test("a hot reload of Vite ends the handler with the old callbacks", { timeout: 
     server.ssrLoadModule("/webhooks.ts") as Promise<typeof import("../../../examples/routes/webhooks.ts")>;
   const old = await load();
   const file = join(directory, "webhooks.ts");
-  await vi.waitFor(
+  await eventually(
     async () => {
       writeFileSync(file, `${readFileSync(file, "utf8")}// ${randomUUID()}\n`);
       expect(await load()).not.toBe(old);
     },
-    { timeout: 20_000, interval: 500 },
+    PATIENCE,
+    500,
   );
   const { webhooks, store } = await load();
-  await vi.waitFor(async () => expect(await old.webhooks.health()).toMatchObject({ state: "stopped" }));
+  await eventually(async () => expect(await old.webhooks.health()).toMatchObject({ state: "stopped" }));
   expect(await webhooks.health()).not.toMatchObject({ state: "stopped" });
   await webhooks.close();
   await Promise.all([store.close(), old.store.close()]);

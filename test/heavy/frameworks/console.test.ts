@@ -16,6 +16,7 @@ import Koa from "koa";
 import { toNodeHandler } from "stayhook/node";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { Browser, inboxOf, servedInboxOf } from "../../console/support.ts";
+import { eventually } from "../../support/eventually.ts";
 import { serve } from "../../support/serve.ts";
 
 /** Starts the example's console with two events, and a browser that is signed in. */
@@ -156,7 +157,7 @@ test("a form of a stranger is refused, and its bytes are taken, so that the conn
   });
   const { status } = await fetch(url, { method: "POST", body: "x".repeat(1_000_000) });
   expect(status).toBe(403);
-  await expect.poll(() => ended).toEqual(["the body", "the answer"]);
+  await eventually(() => expect(ended).toEqual(["the body", "the answer"]));
 });
 
 test.each(["//evil.example/", "/%zz", "/?%zz=%", "*"])("a target of %s is no failure", async (target) => {

@@ -12,7 +12,7 @@ import {
   platform,
   post,
 } from "../../examples/support/drive.ts";
-import { type Example, type ExampleOptions, PATIENCE, startExample } from "../../examples/support/example.ts";
+import { type Example, type ExampleOptions, startExample } from "../../examples/support/example.ts";
 import { homeOf, installed } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
 
@@ -46,7 +46,7 @@ const examples: Record<string, Omit<ExampleOptions, "project" | "sandbox" | "fro
   lambda: { command: [node, "local.ts"] },
 };
 
-test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from, options]) => {
+test.for(Object.entries(examples))("%s", async ([from, options]) => {
   const sandbox = await platform();
   const proxy = await between(sandbox);
   const env = { STAYHOOK_BASE_URL: proxy.url, ...options.env };
@@ -76,7 +76,7 @@ async function expectDrainRoute({ url, directory }: Example): Promise<void> {
   expect(await (await drain("Bearer cr0n")).json()).toEqual({ done: 1, failed: 0 });
 }
 
-test("lambda: its other function takes up what was left", { timeout: PATIENCE }, async () => {
+test("lambda: its other function takes up what was left", async () => {
   const sandbox = await platform();
   const { directory, stop } = await startExample({ ...examples.lambda, project, sandbox, from: "lambda" });
   await stop();

@@ -88,5 +88,5 @@ test("Kysely on better-sqlite3 that opens the file later causes a warning at the
   const kysely = new Kysely({ dialect: new SqliteDialect({ database: betterSqlite3(path) }) });
   await sql`CREATE TABLE stays (code)`.execute(kysely);
   await store.counts();
-  await eventually(() => expect(warnings()).toHaveLength(1), 10_000);
+  await eventually(() => expect(warnings()).toHaveLength(1));
 });

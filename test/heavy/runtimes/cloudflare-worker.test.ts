@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { driveBookingAndListing, expectRefusals, platform, subscribe } from "../../examples/support/drive.ts";
-import { type Example, PATIENCE, SECRET } from "../../examples/support/example.ts";
+import { type Example, SECRET } from "../../examples/support/example.ts";
 import { type Consumer, installed } from "../../package/support/consumer.ts";
 import { root } from "../../package/support/pack.ts";
-import { eventually } from "../../support/eventually.ts";
+import { eventually, PATIENCE } from "../../support/eventually.ts";
 import { bundleWorker, startWorkerd } from "./workerd.ts";
 
 const folder = "examples/cloudflare-worker";
@@ -14,7 +14,7 @@ const wrangler = JSON.parse(readFileSync(join(root, folder, "wrangler.jsonc"), "
 let consumer: Consumer;
 beforeAll(async () => {
   consumer = await installed();
-}, 300_000);
+});
 
 /** Returns the settings of wrangler.jsonc in miniflare's format. */
 function configured(EVENTS: string) {
@@ -28,7 +28,7 @@ function configured(EVENTS: string) {
 }
 
 describe("the store in a Durable Object", () => {
-  test("passes the whole contract, inside workerd", { timeout: 3 * PATIENCE }, async () => {
+  test("passes the whole contract, inside workerd", async () => {
     const script = await bundleWorker(consumer, {
       paths: ["test/heavy/runtimes/contract-worker.ts", folder],
       external: ["node:*"],
@@ -89,7 +89,7 @@ describe("worker.ts", () => {
     return { sandbox, workerd, example };
   }
 
-  test("is told of bookings and listings, once each", { timeout: 3 * PATIENCE }, async () => {
+  test("is told of bookings and listings, once each", async () => {
     const { sandbox, workerd, example } = await start();
     await driveBookingAndListing(sandbox, example as Example);
     await expectRefusals(example);
@@ -97,7 +97,7 @@ describe("worker.ts", () => {
     expect(workerd.output).not.toMatch(/different request|hung/);
   });
 
-  test("its cron trigger takes up what is due later", { timeout: 3 * PATIENCE }, async () => {
+  test("its cron trigger takes up what is due later", async () => {
     const { sandbox, workerd, example } = await start();
     await subscribe(sandbox, example);
     // The platform does not know the booking. It may lag behind, so the handler retries.
@@ -112,7 +112,7 @@ describe("worker.ts", () => {
     await eventually(async () => {
       await worker.scheduled({ cron: "* * * * *" });
       expect(workerd.output).toMatch(/^drained: 1 done, 0/m);
-    }, PATIENCE);
+    });
     expect(workerd.output.match(/^block LATE1/gm)).toHaveLength(1);
   });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { driveBookingAndListing, expectRefusals, platform, post } from "../../examples/support/drive.ts";
-import { PATIENCE, startExample } from "../../examples/support/example.ts";
+import { startExample } from "../../examples/support/example.ts";
 import { installed } from "../../package/support/consumer.ts";
 import { runtimes } from "./runtimes.ts";
 
@@ -11,7 +11,7 @@ const examples = {
   "deno.ts": { runtime: runtimes.Deno!, permissions: ["--allow-env"] },
 };
 
-test.for(Object.entries(examples))("%s", { timeout: 3 * PATIENCE }, async ([from, how]) => {
+test.for(Object.entries(examples))("%s", async ([from, how]) => {
   const { command, args } = how.runtime;
   const sandbox = await platform();
   const options = {

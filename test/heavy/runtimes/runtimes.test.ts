@@ -23,7 +23,7 @@ beforeAll(async () => {
     cjs: await installed(Object.keys(manifest.dependencies).filter((name) => !(name in esmOnly))),
   };
   for (const [format, extension] of Object.entries(formats)) await write(format as "esm", extension);
-}, 300_000);
+});
 
 /** Writes the scripts as JavaScript of one format, in a project that has the packed package. */
 async function write(format: keyof typeof formats, extension: string): Promise<void> {
@@ -68,7 +68,7 @@ test.concurrent.each(cases)(
     const { bookingCode } = await sandbox.bookings.request();
     const read = () =>
       expect(sandbox.requests.map(({ path }) => path)).toContain(`/v2/bookings/${bookingCode}`);
-    await eventually(read, 30_000);
+    await eventually(read);
     await sandbox.bookings.approve(bookingCode);
     const { listingId } = await sandbox.listings.submit();
     await sandbox.listings.publish(listingId);

@@ -14,7 +14,7 @@ beforeAll(async () => {
   script = await bundleWorker(consumer, {
     paths: ["test/heavy/runtimes/worker.ts", "test/heavy/runtimes/probe.ts"],
   });
-}, 300_000);
+});
 
 test("Workers: the client and the handler do what they do elsewhere", async () => {
   await using peers = await platforms();

@@ -7,9 +7,6 @@ import { lazyQuery } from "../../support/lazy-query.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";
 
-// Other work on the machine may slow a server down.
-vi.setConfig({ testTimeout: 60_000 });
-
 const TABLES = {
   nights: "CREATE TABLE nights (name VARCHAR(40) PRIMARY KEY, writes INT NOT NULL)",
   guests: "CREATE TABLE guests (name VARCHAR(40) PRIMARY KEY)",

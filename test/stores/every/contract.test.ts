@@ -3,7 +3,7 @@ import { storeContract } from "../../../src/stores/contract/store-contract.ts";
 import { describeEvery, type Kind, type Place } from "./stores.ts";
 
 // The cases wait most of the time.
-vi.setConfig({ testTimeout: 120_000, maxConcurrency: 30 });
+vi.setConfig({ maxConcurrency: 30 });
 
 /** The unit of the waits, ms. A call of a server may take long on a busy machine. */
 const UNITS: Record<Kind["name"], number> = {

@@ -1,13 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { eventOf } from "../event.ts";
 import { startProcess } from "../processes.ts";
 import { describeEvery, type Kind } from "./stores.ts";
 import type { Point, WorkerOptions } from "./worker.ts";
-
-vi.setConfig({ testTimeout: 120_000 });
 
 // Long enough for renewals on a busy machine: each renewal may take a sixth of the lease.
 const LEASE = 4000;
@@ -87,7 +86,7 @@ describeEvery(
         // A worker that freezes in a callback must run one event at a time. Otherwise it may also freeze in a transaction
         // of another event. The server ends such a transaction only after a minute.
         const first = start({ standAt, concurrency: standAt === "in the callback" ? 1 : 3 });
-        await vi.waitUntil(async () => (await first.said()) === standAt, 60_000);
+        while ((await first.said()) !== standAt);
         // The frozen worker may hold a transaction. The server ends it, so the second worker can handle all events.
         const second = await start({ ahead: -600_000 }).ended;
         expect([second.code, second.signal], second.errors).toEqual([0, null]);
@@ -131,7 +130,7 @@ describeEvery(
         child.on("message", (eventId) => answered.add(String(eventId)));
         await said();
         const before = answered.size;
-        await vi.waitUntil(() => answered.size > before + 1, 60_000);
+        await eventually(() => expect(answered.size).toBeGreaterThan(before + 1));
         const wait = (SEED * (round + 7)) % 400;
         await sleep(wait);
         child.kill("SIGKILL");

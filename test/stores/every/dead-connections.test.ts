@@ -1,14 +1,12 @@
 // Connections that end during an add, with a word or without one: a firewall forgets them, a server is replaced.
 
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { eventually } from "../../support/eventually.ts";
 import { handlerOf, notificationOf } from "../../webhooks/support.ts";
 import { CLAIM, eventOf } from "../event.ts";
 import { createProxy } from "./proxy.ts";
 import { describeEvery, opened } from "./stores.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 describeEvery(
   ({ name }) => ["PostgreSQL", "MySQL", "Redis"].includes(name),

@@ -4,8 +4,6 @@ import { expect, onTestFinished, test, vi } from "vitest";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describeEvery, type Kind, opened } from "./stores.ts";
 
-vi.setConfig({ testTimeout: 60_000 });
-
 const HOUR = 60 * 60_000;
 /** A statement of the user that takes two seconds. */
 const SLOW: Partial<Record<Kind["name"], string>> = {

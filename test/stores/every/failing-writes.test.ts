@@ -3,9 +3,8 @@
 import { expect, onTestFinished, test, vi } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import { done, eventOf, idsOf, queueOf, SECOND } from "../../queue/support.ts";
+import { eventually, PATIENCE } from "../../support/eventually.ts";
 import { describeEvery, type Kind, opened, type Place } from "./stores.ts";
-
-vi.setConfig({ testTimeout: 60_000 });
 
 const raised = (state: string) => `DO $$ BEGIN RAISE EXCEPTION 'refused' USING ERRCODE = '${state}'; END $$`;
 const signalled = (errno: number, state: string) =>
@@ -93,13 +92,12 @@ async function played(kind: Kind, place: Place, sql: string, bad: readonly strin
   onTestFinished(() => queue.close(0));
   await add(...bad);
   queue.start();
-  await vi.waitFor(() => expect(runs).toBeGreaterThan(0), 20 * SECOND);
+  await eventually(() => expect(runs).toBeGreaterThan(0));
   await add(...idsOf(20));
   queue.wake(eventOf("any"));
-  await vi.waitFor(async () => expect(await store.counts()).toMatchObject({ done: 20 }), 40 * SECOND);
-  await vi.waitFor(
-    async () => expect(await store.counts()).toMatchObject({ parked: bad.length, processing: 0 }),
-    40 * SECOND,
+  await eventually(async () => expect(await store.counts()).toMatchObject({ done: 20 }));
+  await eventually(async () =>
+    expect(await store.counts()).toMatchObject({ parked: bad.length, processing: 0 }),
   );
   for (const id of bad) {
     const entries = [{ outcome: "retrying" }, { outcome: "parked" }].map((end) => ({
@@ -176,7 +174,7 @@ describeEvery(
         await add("bad");
         queue.start();
         let others = 0;
-        await vi.waitFor(
+        await eventually(
           async () => {
             others += 1;
             passed += 5 * SECOND;
@@ -184,15 +182,13 @@ describeEvery(
             queue.wake(eventOf("any"));
             expect(await store.get("bad")).toMatchObject({ state: "parked" });
           },
-          { timeout: 40 * SECOND, interval: 500 },
+          PATIENCE,
+          500,
         );
         const history = [{ outcome: "retrying" }, { outcome: "parked" }];
         expect(await store.get("bad")).toMatchObject({ reason: "callback", attempts: 2, history });
         expect((await store.get("bad"))!.history[1]!.error).toMatch(/permission denied|doesn't exist/);
-        await vi.waitFor(
-          async () => expect(await store.counts()).toMatchObject({ done: others }),
-          20 * SECOND,
-        );
+        await eventually(async () => expect(await store.counts()).toMatchObject({ done: others }));
       },
     );
   },

@@ -2,12 +2,10 @@
 
 import mysql from "mysql2/promise";
 import pg from "pg";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { done, eventOf, queueOf, SECOND, sleep } from "../../queue/support.ts";
 import { eventually } from "../../support/eventually.ts";
 import { describeEvery, type Place } from "./stores.ts";
-
-vi.setConfig({ testTimeout: 90_000 });
 
 /** Returns a function that runs statements in one session. */
 async function sessionOf({
@@ -55,10 +53,10 @@ describeEvery(
       await app.add("b", "c");
       app.queue.wake(eventOf("b"));
       // The result of another event may share a transaction with that of the locked one, which waits for some seconds, twice.
-      await eventually(async () => expect(await app.stateOf("c")).toBe("done"), 25_000);
+      await eventually(async () => expect(await app.stateOf("c")).toBe("done"));
       expect(await app.stateOf("a")).toBe("processing");
       await run("ROLLBACK");
-      await eventually(async () => expect(await app.stateOf("a")).toBe("done"), 40_000);
+      await eventually(async () => expect(await app.stateOf("a")).toBe("done"));
       expect(app.ran.toSorted()).toEqual(["a", "b", "c"]);
     });
   },

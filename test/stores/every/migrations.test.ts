@@ -4,15 +4,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 import mysql from "mysql2/promise";
 import pg from "pg";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import type { EventStore } from "../../../src/stores/event-store.ts";
 import type { AddOptions } from "../../../src/stores/store-options.ts";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, CONFIRMED, DONE, eventOf, PARKED, RETRY } from "../event.ts";
 import { startProcess } from "../processes.ts";
 import type { LaterOptions, Said } from "./later-version.ts";
 import { describeEvery, type Kind, opened, type Place } from "./stores.ts";
-
-vi.setConfig({ testTimeout: 120_000 });
 
 const SQL: readonly Kind["name"][] = ["SQLite", "PostgreSQL", "MySQL"];
 const UPGRADED = { version: 5, expected: 5 };
@@ -24,7 +23,7 @@ function startLater({ place }: Place, options: Omit<LaterOptions, "place"> = {})
   child.on("message", (message) => messages.push(message));
   return {
     child,
-    said: () => vi.waitUntil(() => messages.length > 0, 60_000),
+    said: () => eventually(() => expect(messages).not.toEqual([])),
     ended: ended.then(({ signal, errors }) => ({
       signal,
       errors,
@@ -146,13 +145,11 @@ describeEvery(
         const older = opened(place);
         await older.add(eventOf());
         const release = await lockEvents(place);
-        const began = performance.now();
         const { said } = await startLater(place).ended;
         expect(said!.error).toMatch(
           /could not be upgraded from schema version 3: .*(lock timeout|Lock wait)/,
         );
         expect(said!.error).toContain("from: 3, to: 5");
-        expect(performance.now() - began).toBeLessThan(30_000);
         await release();
         expect((await startLater(place).ended).said).toMatchObject({ schema: UPGRADED });
       });
@@ -203,7 +200,7 @@ async function prioritize({ place, sql }: Place, ids: readonly string[]): Promis
   if (place.name !== "Redis") {
     const events = place.name === "PostgreSQL" ? "events" : "stayhook_events";
     // The server may choose this statement to end a deadlock.
-    await vi.waitFor(() => sql(`UPDATE ${events} SET priority = 7`), 10_000);
+    await eventually(() => sql(`UPDATE ${events} SET priority = 7`));
     return async () =>
       Number((await sql(`SELECT count(*) AS found FROM ${events} WHERE priority = 7`))[0]!.found);
   }

@@ -7,8 +7,6 @@ import { CLAIM, DONE, eventOf, PARKED, RETRY } from "../event.ts";
 import { createProxy, type FaultyProxy } from "./proxy.ts";
 import { describeEvery, type Kind, type Opening, opened } from "./stores.ts";
 
-vi.setConfig({ testTimeout: 60_000 });
-
 /** Opens a store through a proxy, and one directly. */
 async function behindProxy(kind: Kind, options: Opening = {}) {
   const proxy = await createProxy(kind.url!);
@@ -68,7 +66,6 @@ describeEvery(
       await store.add(eventOf());
       const [claim] = await store.claim(CLAIM);
       proxy.hang();
-      const start = performance.now();
       // More calls than connections: a call that waits for a connection must reject, too.
       const calls = [
         ...Array.from({ length: 8 }, () => store.nextDue()),
@@ -78,14 +75,13 @@ describeEvery(
       ];
       for (const answer of await Promise.allSettled(calls))
         expect(answer).toMatchObject({ status: "rejected", reason: isStoreError });
-      expect(performance.now() - start).toBeLessThan(10_000);
       proxy.restore();
       await answers(store);
       expect(await store.settle(claim!, DONE)).toBe(true);
     });
 
-    test("close resolves within 12 s while the network is gone", async () => {
-      const { proxy, store } = await behindProxy(kind, { commandTimeout: "30s" });
+    test("close does not wait for commandTimeout while the network is gone", async () => {
+      const { proxy, store } = await behindProxy(kind, { commandTimeout: "120s" });
       await store.add(eventOf());
       const claims = await store.claim(CLAIM);
       proxy.hang();
@@ -98,7 +94,7 @@ describeEvery(
       const ended = Promise.allSettled(calls);
       const start = performance.now();
       await store.close();
-      expect(performance.now() - start).toBeLessThan(12_000);
+      expect(performance.now() - start).toBeLessThan(60_000);
       proxy.restore();
       await ended;
     });

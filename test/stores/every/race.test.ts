@@ -15,7 +15,7 @@ const SEED = Number(process.env.STAYHOOK_RACE_SEED ?? Date.now() % 1_000_000);
 describeEvery(
   () => true,
   (kind) => {
-    test(`four handles, ${EVENTS} events, seed ${SEED}`, { timeout: 120_000 + EVENTS * 60 }, async () => {
+    test(`four handles, ${EVENTS} events, seed ${SEED}`, { timeout: 300_000 + EVENTS * 60 }, async () => {
       const place = await kind.create();
       const handles = Array.from({ length: 4 }, () => opened(place));
       const start = performance.now();
@@ -41,7 +41,7 @@ describeEvery(
     }
 
     test(`four handles, ${FAULTY_EVENTS} events, cut and late packets, seed ${SEED}`, {
-      timeout: 120_000 + FAULTY_EVENTS * 100,
+      timeout: 300_000 + FAULTY_EVENTS * 100,
     }, async () => {
       let failures = 0;
       // With few events, chance may spare all calls. Then the next seed runs.

@@ -6,8 +6,6 @@ import { CLAIM, DONE, eventOf } from "../event.ts";
 import { startProcess } from "../processes.ts";
 import { describeEvery, type Kind, opened } from "./stores.ts";
 
-vi.setConfig({ testTimeout: 60_000 });
-
 /** How long a wake-up may take, ms. The stores' own polls are slower, except that of MySQL, which only polls. */
 const AT_ONCE = 900;
 

@@ -8,7 +8,7 @@ import { isSoak } from "../../support/soak.ts";
 import { createDatabases, describeMysql } from "./support.ts";
 
 // The cases wait most of the time.
-vi.setConfig({ testTimeout: 120_000, maxConcurrency: 20 });
+vi.setConfig({ maxConcurrency: 20 });
 
 /** Cases that keep, compare or order texts. */
 const TEXTS =

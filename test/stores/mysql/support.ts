@@ -1,11 +1,8 @@
 import { randomBytes } from "node:crypto";
 import mysql from "mysql2/promise";
-import { afterAll, describe, vi } from "vitest";
+import { afterAll, describe } from "vitest";
 import { type MysqlStoreOptions, mysqlStore } from "../../../src/stores/mysql/index.ts";
 import { mysqlUrl } from "../../support/mysql-server.ts";
-
-// Other work on the machine may slow a server down.
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 const found = await mysqlUrl();
 export const url = found as string;

@@ -179,7 +179,7 @@ describePostgres("event.atomically", () => {
       await client.query("COMMIT");
       client.release();
       // The listener also wakes the store every ten seconds, so wait less than that.
-      await eventually(() => expect(woken).toHaveBeenCalled(), 8000);
+      await eventually(() => expect(woken).toHaveBeenCalled());
       end?.();
     });
 

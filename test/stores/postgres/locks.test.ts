@@ -92,7 +92,7 @@ describePostgres("while another transaction holds a record", () => {
     const start = performance.now();
     expect(await store.add(eventOf("booking:B"))).toBe("added");
     expect(await store.claim(CLAIM)).toMatchObject([{ ref: "booking:B" }]);
-    expect(performance.now() - start).toBeLessThan(4000);
+    expect(performance.now() - start).toBeLessThan(15_000);
     await client.query("COMMIT");
     expect(new Set(await Promise.all(added))).toEqual(new Set(["added"]));
     expect(await store.counts()).toMatchObject({ pending: 13, processing: 1 });

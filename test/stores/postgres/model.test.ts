@@ -54,7 +54,7 @@ describePostgres("compared with the model", () => {
     });
   }
 
-  test("the store gives the same results as the model", { timeout: 180_000 }, async () => {
+  test("the store gives the same results as the model", async () => {
     const numRuns = Number(process.env.STAYHOOK_MODEL_RUNS ?? 8);
     await checkAgainstModel({ create, numRuns });
   });

@@ -100,7 +100,6 @@ describePostgres("on a server that is restarted", () => {
 
   test.each(["stop", "kill"] as const)(
     "after a %s, calls reject, and no event with an answered add is lost",
-    { timeout: 120_000 },
     async (mode) => {
       const store = postgresStore({ connectionString: server!.url, schema: `restart_${mode}` });
       const woken = vi.fn();

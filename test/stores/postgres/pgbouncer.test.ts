@@ -72,7 +72,7 @@ describe.skipIf(url === undefined || version === undefined).each(modes)("behind 
     await other.add(eventOf());
     woken.mockClear();
     if (mode.listens) await other.add(eventOf());
-    await eventually(() => expect(woken).toHaveBeenCalled(), 8000);
+    await eventually(() => expect(woken).toHaveBeenCalled());
     end?.();
     await Promise.all([store.close(), other.close()]);
   });

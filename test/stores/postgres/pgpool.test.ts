@@ -14,9 +14,6 @@ import { freePort, installed, type OwnServer, ownServer } from "../../support/se
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createProxy } from "../every/proxy.ts";
 
-// Three servers start.
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 180_000 });
-
 const program = installed(["pgpool"]);
 if (program === undefined)
   console.log("pgpool is not installed, so its tests are skipped: apt-get install pgpool2");

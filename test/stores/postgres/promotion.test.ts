@@ -3,14 +3,12 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import pg from "pg";
-import { expect, onTestFinished, test, vi } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import { postgresStore } from "../../../src/stores/postgres/index.ts";
 import { eventually } from "../../support/eventually.ts";
 import { startOwnPostgres, startStandby } from "../../support/postgres-server.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { describePostgres } from "./support.ts";
-
-vi.setConfig({ testTimeout: 120_000 });
 
 /** Leads new connections to a server. */
 async function startSwitch(to: string) {

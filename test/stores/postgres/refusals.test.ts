@@ -4,6 +4,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import pg from "pg";
 import { expect, onTestFinished, test, vi } from "vitest";
+import { eventually } from "../../support/eventually.ts";
 import { CLAIM, DONE, eventOf } from "../event.ts";
 import { createSchemas, describePostgres, url } from "./support.ts";
 
@@ -166,7 +167,7 @@ describePostgres("a server that takes one connection", () => {
       }),
     );
     expect(await Promise.all(settles)).toEqual(claims.map(() => true));
-    await vi.waitFor(() => expect(woken.mock.calls.length).toBeGreaterThan(2));
+    await eventually(() => expect(woken.mock.calls.length).toBeGreaterThan(2));
     expect(refused).toBe(0);
   });
 

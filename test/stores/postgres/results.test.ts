@@ -57,7 +57,7 @@ describePostgres("a role that loses a right", () => {
     expect(app.ran.length).toBe(new Set(app.ran).size);
     expect(String(app.queue.failure)).toMatch(/result of an attempt could not be recorded.*read-only/);
     await app.set("off");
-    await eventually(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }), 40_000);
+    await eventually(async () => expect(await app.store.counts()).toMatchObject({ done: 3 }));
     expect(app.ran.sort()).toEqual(["a", "b", "c"]);
     await eventually(() => expect(app.queue.failure).toBeUndefined());
   });
@@ -82,7 +82,7 @@ describePostgres("a role that loses a right", () => {
     await sleep(6 * SECOND);
     expect(app.ran.filter((id) => id === "timed").length).toBeLessThanOrEqual(1);
     await app.grant();
-    await eventually(async () => expect(await app.stateOf("timed")).toBe("done"), 40_000);
+    await eventually(async () => expect(await app.stateOf("timed")).toBe("done"));
     expect(await app.stateOf("timer")).toBe("scheduled");
     expect(app.ran).toEqual(["plain", "timed"]);
   });

@@ -211,7 +211,7 @@ describePostgres("a schema", () => {
       }
       await Promise.all(calls);
       expect(most).toBeLessThanOrEqual(6);
-      await eventually(async () => expect(await backends()).toBe(0), 3000);
+      await eventually(async () => expect(await backends()).toBe(0));
       await unlock();
       expect(await store.add(eventOf())).toBe("added");
       await store.close();
@@ -233,12 +233,11 @@ describePostgres("a schema", () => {
         expect(await store.settle(claim, DONE)).toBe(true);
       }
     }
-    expect(performance.now() - startedAt).toBeLessThan(10_000);
     expect(seen.sort()).toEqual(refs.slice(1).sort());
     for (const ref of refs.slice(1)) expect(await store.add(eventOf(ref))).toBe("added");
     expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(11);
     await unlock();
-    await eventually(async () => expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(1), 5000);
+    await eventually(async () => expect((await store.claim({ ...CLAIM, limit: 20 })).length).toBe(1));
     await store.close();
   });
 
@@ -255,7 +254,7 @@ describePostgres("a schema", () => {
     expect(renewed.map(({ ref }) => ref).sort()).toEqual(refs.slice(1).sort());
     const ended = lost.slice(0, 6).map((claim) => store.settle(claim, DONE).catch(() => claim.ref));
     expect((await Promise.all(ended)).filter((each) => each !== true)).toEqual(["booking:0"]);
-    expect(performance.now() - startedAt).toBeLessThan(9000);
+    expect(performance.now() - startedAt).toBeLessThan(20_000);
     await store.add(eventOf("booking:0"));
     const seen: string[] = [];
     await eventually(async () => {
@@ -281,7 +280,7 @@ describePostgres("a schema", () => {
 });
 
 describe.skipIf(url === undefined)("a primary that was demoted", () => {
-  test("is left, although its connections still work, with wake: poll", { timeout: 180_000 }, async () => {
+  test("is left, although its connections still work, with wake: poll", async () => {
     const [old, next] = [await startOwnPostgres(), await startOwnPostgres()];
     onTestFinished(async () => void (await Promise.all([old?.close(), next?.close()])));
     const directory = async (server: { url: string }) => {

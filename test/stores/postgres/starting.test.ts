@@ -113,7 +113,7 @@ describePostgres("the schema", () => {
     const other = schemas.store({ schema });
     await other.add(eventOf());
     // The listener also wakes the store every ten seconds, so wait less than that.
-    await eventually(() => expect(woken).toHaveBeenCalled(), 8000);
+    await eventually(() => expect(woken).toHaveBeenCalled());
     expect(await store.claim(CLAIM)).toHaveLength(1);
     end?.();
     await Promise.all([store.close(), other.close()]);

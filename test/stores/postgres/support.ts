@@ -1,11 +1,8 @@
 import { randomBytes } from "node:crypto";
 import pg from "pg";
-import { afterAll, describe, vi } from "vitest";
+import { afterAll, describe } from "vitest";
 import { type PostgresStoreOptions, postgresStore } from "../../../src/stores/postgres/index.ts";
 import { postgresUrl } from "../../support/postgres-server.ts";
-
-// Other work on the machine may slow a server down.
-vi.setConfig({ testTimeout: 60_000, hookTimeout: 60_000 });
 
 /** The server that tests share. If there is none, a console message says that the tests are skipped. */
 const found = await postgresUrl();

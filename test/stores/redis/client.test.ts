@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { CLAIM, DONE, eventOf, silent } from "../event.ts";
 import { createProxy } from "../every/proxy.ts";
@@ -45,7 +46,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     // A firewall has forgotten the connection. New connections work.
     proxy.stall();
     await expect(store.counts()).rejects.toThrow("did not answer within 1000 ms");
-    await vi.waitFor(async () => expect(await store.add(eventOf())).toBe("added"), 10_000);
+    await eventually(async () => expect(await store.add(eventOf())).toBe("added"));
   });
 
   test("keeps its listeners, and stays open", async () => {
@@ -76,7 +77,7 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     const client = clientOf();
     await client.ping();
     client.disconnect();
-    await vi.waitFor(() => expect(client.status).toBe("end"));
+    await eventually(() => expect(client.status).toBe("end"));
     const store = redisStore({ client, prefix: randomUUID(), logger });
     await expect(store.counts()).rejects.toThrow(/the given client.*the client was closed/);
     expect(client.status).toBe("end");
@@ -100,10 +101,10 @@ describe.skipIf(plain === undefined)("the user's own client", () => {
     );
     const woken = vi.fn();
     other!.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     woken.mockClear();
     await one!.add(eventOf());
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     const [claim] = await other!.claim(CLAIM);
     expect(await one!.settle(claim!, DONE)).toBe(true);
     const keys = await clientOf().keys("*");
@@ -152,7 +153,7 @@ describe.skipIf(own === undefined)("a Cluster", () => {
   test("has all keys in one slot, notifies subscribers, and stays open", async () => {
     // A new cluster needs some time before it accepts writes.
     const state = async () => String(await admin!.call("CLUSTER", "INFO"));
-    await vi.waitFor(async () => expect(await state()).toContain("cluster_state:ok"), 20_000);
+    await eventually(async () => expect(await state()).toContain("cluster_state:ok"));
     const { hostname, port } = new URL(own!.url);
     const cluster = new Cluster([{ host: hostname, port: Number(port) }], { keyPrefix: "app:" });
     onTestFinished(() => cluster.disconnect());
@@ -160,11 +161,11 @@ describe.skipIf(own === undefined)("a Cluster", () => {
     const other = redisStore({ client: cluster, logger });
     const woken = vi.fn();
     other.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled(), 10_000);
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await new Promise((resolve) => setTimeout(resolve, 100));
     woken.mockClear();
     for (const ref of [null, "booking:A", "listing:{1}"]) await store.add(eventOf(ref));
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     for (const claim of await other.claim(CLAIM)) expect(await store.settle(claim, DONE)).toBe(true);
     expect(await store.counts()).toMatchObject({ done: 3 });
     const slots = (await admin!.keys("*")).map((key) => admin!.call("CLUSTER", "KEYSLOT", key));

@@ -1,6 +1,7 @@
 import { Redis } from "ioredis";
-import { afterAll, describe, expect, onTestFinished, test, vi } from "vitest";
+import { afterAll, describe, expect, onTestFinished, test } from "vitest";
 import { redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { CLAIM, DONE, eventOf, PARKED, RETRY, silent } from "../event.ts";
 
@@ -88,10 +89,7 @@ describe.skipIf(own === undefined)("keys", () => {
     };
     const before = await connections();
     old.subscribe?.(() => {});
-    await vi.waitFor(
-      async () => expect((await connections()).given).toBeGreaterThan(before.given + 2),
-      10_000,
-    );
+    await eventually(async () => expect((await connections()).given).toBeGreaterThan(before.given + 2));
     expect((await connections()).open).toBeLessThanOrEqual(before.open + 1);
     await old.close();
   });

@@ -60,7 +60,6 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     await eventually(() => expect(woken).toHaveBeenCalled());
     await store.add(eventOf());
     process.kill(own!.pid, "SIGSTOP");
-    const start = performance.now();
     try {
       const calls = [store.add(eventOf("booking:B")), store.counts(), store.claim(CLAIM)];
       // The first call that times out closes the connection of all calls.
@@ -72,7 +71,6 @@ describe.skipIf(own === undefined)("the Redis server", () => {
     } finally {
       process.kill(own!.pid, "SIGCONT");
     }
-    expect(performance.now() - start).toBeLessThan(10_000);
     await eventually(async () => {
       const { pending, processing } = await store.counts();
       expect(pending + processing).toBe(2);

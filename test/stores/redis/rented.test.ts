@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { Cluster, Redis, type RedisOptions } from "ioredis";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type RedisStoreOptions, redisStore } from "../../../src/stores/redis/index.ts";
+import { eventually } from "../../support/eventually.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { freePort, installed } from "../../support/server-process.ts";
 import { CLAIM, DONE, eventOf, silent } from "../event.ts";
@@ -56,7 +57,6 @@ describe.skipIf(installed(["redis-server"]) === undefined)("a server without INF
 
 test.skipIf(installed(["redis-server"]) === undefined)(
   "a plain client of a cluster's node is an error at a node without the keys, and a warning at the node with them",
-  { timeout: 60_000 },
   async () => {
     const args = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1"];
     const nodes = [await started(...args), await started(...args)];
@@ -65,9 +65,8 @@ test.skipIf(installed(["redis-server"]) === undefined)(
     await second.call("CLUSTER", "ADDSLOTSRANGE", "8192", "16383");
     await first.call("CLUSTER", "MEET", "127.0.0.1", new URL(nodes[1]!).port);
     for (const node of [first, second])
-      await vi.waitFor(
-        async () => expect(String(await node.call("CLUSTER", "INFO"))).toContain("cluster_state:ok"),
-        30_000,
+      await eventually(async () =>
+        expect(String(await node.call("CLUSTER", "INFO"))).toContain("cluster_state:ok"),
       );
     const slot = Number(await first.call("CLUSTER", "KEYSLOT", "{stayhook}"));
     const [right, wrong] = slot < 8192 ? nodes : nodes.toReversed();
@@ -105,7 +104,7 @@ describe.skipIf(installed(["redis-server"]) === undefined)(
       await brief.counts();
       const blocked = block(clientOf(url), 1500);
       const refusing = clientOf(url);
-      await vi.waitFor(() => expect(refusing.get("a")).rejects.toThrow("BUSY"), 1000);
+      await eventually(() => expect(refusing.get("a")).rejects.toThrow("BUSY"));
       const calls = Array.from({ length: 10 }, () => store.add(eventOf("booking:A")));
       await expect(brief.counts()).rejects.toThrow(/another client's script blocks Redis|within 400 ms/);
       expect(await Promise.all(calls)).toEqual(Array(10).fill("added"));
@@ -211,22 +210,23 @@ describe.skipIf(installed(["redis-server"]) === undefined)("a call whose connect
     const store = open({ url: proxy.url, commandTimeout: 500 });
     const woken = vi.fn();
     store.subscribe?.(woken);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
+    await eventually(() => expect(woken).toHaveBeenCalled());
     await store.counts();
     proxy.hang();
     await expect(store.add(eventOf())).rejects.toThrow("within 500 ms");
     await expect(store.claim(CLAIM)).rejects.toThrow("within 500 ms");
     woken.mockClear();
     proxy.restore();
-    await vi.waitFor(async () => {
+    await eventually(async () => {
       const { pending, processing } = await store.counts();
       expect(pending + processing).toBe(1);
-    }, 10_000);
-    await vi.waitFor(() => expect(woken).toHaveBeenCalled());
-    const claims = await vi.waitUntil(async () => {
+    });
+    await eventually(() => expect(woken).toHaveBeenCalled());
+    const claims = await eventually(async () => {
       const found = await store.claim(CLAIM);
-      return found.length > 0 && found;
-    }, 10_000);
+      expect(found).not.toEqual([]);
+      return found;
+    });
     expect(claims.map(({ attempts }) => attempts)).toEqual([1]);
   });
 });

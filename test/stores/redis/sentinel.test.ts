@@ -9,7 +9,6 @@ const primary = await startOwnRedis();
 
 test.skipIf(primary === undefined)(
   "a store with Sentinel goes on with the new primary after the old one froze",
-  { timeout: 120_000 },
   async () => {
     const open: (() => unknown)[] = [];
     // The clients end before the servers, so that none of them tries to connect again.
@@ -26,7 +25,7 @@ test.skipIf(primary === undefined)(
     const asking = new Redis(sentinel!.url);
     open.push(() => asking.disconnect());
     const replicas = () => asking.call("SENTINEL", "REPLICAS", "main").then(String);
-    await eventually(async () => expect(await replicas()).toContain("master-link-status,ok"), 30_000);
+    await eventually(async () => expect(await replicas()).toContain("master-link-status,ok"));
 
     const { hostname: host, port: sentinelPort } = new URL(sentinel!.url);
     const client = new Redis({ sentinels: [{ host, port: Number(sentinelPort) }], name: "main" });

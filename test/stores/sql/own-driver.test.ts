@@ -89,7 +89,7 @@ const event = {
 
 describe("a custom driver passes the contract", () => {
   for (const { name, run } of storeContract(() => sqlStore(createDriver().driver, dialect), { unit: 100 })) {
-    test.concurrent(name, { timeout: 60_000 }, run);
+    test.concurrent(name, run);
   }
 });
 

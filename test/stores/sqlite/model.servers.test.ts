@@ -16,4 +16,4 @@ function emptyStore() {
 
 test("the store gives the same results as the model", async () => {
   await checkAgainstModel({ create: emptyStore, numRuns: Number(process.env.STAYHOOK_MODEL_RUNS ?? 300) });
-}, 300_000);
+});

@@ -32,7 +32,7 @@ test("a DatabaseSync with options of the user's hears of the commits of other pr
   const wake = vi.fn();
   store.subscribe!(wake);
   await other.add(eventOf());
-  await eventually(() => expect(wake).toHaveBeenCalled(), 5000);
+  await eventually(() => expect(wake).toHaveBeenCalled());
   const calls = wake.mock.calls.length;
   // A version that is always new would wake without a commit.
   await new Promise((resolve) => setTimeout(resolve, 1500));

@@ -87,7 +87,7 @@ describe.skipIf(!isRoot)("a store that may not write", () => {
     expect(refused).toBe(3);
     rmSync(filler);
     // A checkpoint is tried once a second at most.
-    await eventually(async () => expect(await store.add(event())).toBe("added"), 5000);
+    await eventually(async () => expect(await store.add(event())).toBe("added"));
     for (let n = 0; n < 40; n += 1) expect(await store.add(event())).toBe("added");
     expect(await store.counts()).toMatchObject({ pending: added + 41 });
     await store.close();

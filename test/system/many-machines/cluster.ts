@@ -12,9 +12,6 @@ import type { MachineOptions } from "./machine.ts";
 
 const program = join(import.meta.dirname, "machine.ts");
 
-/** Long enough for a machine with many other processes. */
-export const PATIENCE = 90_000;
-
 /** One process of a cluster. */
 export interface Machine {
   readonly child: ChildProcess;
@@ -100,7 +97,7 @@ export class Cluster {
 
   /** Resolves when the check passes on the history so far. */
   until(check: (history: History) => void | Promise<void>): Promise<void> {
-    return eventually(() => check(this.history), PATIENCE);
+    return eventually(() => check(this.history));
   }
 
   #say(what: string, { pid }: Machine): void {

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { describeEvery } from "../../stores/every/stores.ts";
 import { isSoak } from "../../support/soak.ts";
 import { randomOf, seedOf } from "../random.ts";
-import { Cluster, eventOf, inTurns, type Machine, PATIENCE } from "./cluster.ts";
+import { Cluster, eventOf, inTurns, type Machine } from "./cluster.ts";
 
 const seed = seedOf("many machines");
 const MINUTE = 60_000;
@@ -10,9 +10,7 @@ const MINUTE = 60_000;
 describeEvery(
   ({ url }) => url !== undefined,
   (kind) => {
-    test("two web and three worker processes handle each event once, one at a time of a booking, though workers are killed and frozen and their clocks are minutes apart", {
-      timeout: 2 * PATIENCE,
-    }, async (context) => {
+    test("two web and three worker processes handle each event once, one at a time of a booking, though workers are killed and frozen and their clocks are minutes apart", async (context) => {
       const random = randomOf(seed);
       const { place, open } = await kind.create();
       const cluster = new Cluster({ place, leaseDuration: 4000, work: 2 }, context);
@@ -79,9 +77,7 @@ describeEvery(
     // `crashes.test.ts` freezes a worker on every store, without a second machine.
     if (kind.name !== "PostgreSQL" && !isSoak) return;
     // The lease is long enough for a busy machine.
-    test("a worker that was frozen for longer than its lease records nothing any more", {
-      timeout: 2 * PATIENCE,
-    }, async (context) => {
+    test("a worker that was frozen for longer than its lease records nothing any more", async (context) => {
       const { place, open } = await kind.create();
       const cluster = new Cluster({ place, leaseDuration: 2500, work: 3500 }, context);
       const [web, first] = await Promise.all([cluster.start("web"), cluster.start("worker")]);

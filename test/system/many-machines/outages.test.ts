@@ -6,7 +6,7 @@ import { startOwnMysql } from "../../support/mysql-server.ts";
 import { startOwnPostgres } from "../../support/postgres-server.ts";
 import { startOwnRedis } from "../../support/redis-server.ts";
 import { randomOf, seedOf } from "../random.ts";
-import { Cluster, eventOf, inTurns, type Machine, PATIENCE } from "./cluster.ts";
+import { Cluster, eventOf, inTurns, type Machine } from "./cluster.ts";
 
 const seed = seedOf("many machines, outages");
 const starts = { PostgreSQL: startOwnPostgres, MySQL: startOwnMysql, Redis: startOwnRedis };
@@ -14,9 +14,7 @@ const starts = { PostgreSQL: startOwnPostgres, MySQL: startOwnMysql, Redis: star
 describeEvery(
   ({ name, url }) => name in starts && url !== undefined,
   ({ name }) => {
-    test("cut off for seconds, and restarted, under load: 503s, and no loss", {
-      timeout: 2 * PATIENCE,
-    }, async (context) => {
+    test("cut off for seconds, and restarted, under load: 503s, and no loss", async (context) => {
       const random = randomOf(seed);
       const server = await starts[name as keyof typeof starts]();
       if (!server) throw new Error(`${name} is not installed`);

@@ -11,6 +11,7 @@ import pg from "pg";
 import { StayhookClient } from "stayhook";
 import { createSandbox, type Sandbox, type SandboxBooking } from "stayhook/testing";
 import { expect, onTestFinished, test } from "vitest";
+import { eventually, PATIENCE } from "../../support/eventually.ts";
 import { postgresUrl } from "../../support/postgres-server.ts";
 import { freePort } from "../../support/server-process.ts";
 import { isSoak } from "../../support/soak.ts";
@@ -122,108 +123,97 @@ const runs = (isSoak ? stages : (["behind a veil"] as const)).flatMap((stage) =>
   Object.entries(places).map(([name, make]) => [stage, name, make] as const),
 );
 
-test.each(runs)(
-  "a calendar, doors and messages stay right, %s, on %s",
-  { timeout: 180_000 },
-  async (stage, _name, make) => {
-    const place = make();
-    const random = randomOf(seedOf("effects"));
-    const sandbox = createSandbox({ delivery: { duplicates: 1, delay: [0, 20], shuffle: 3 } });
-    onTestFinished(() => sandbox.close());
-    const { url } = await sandbox.listen();
-    const veil = stage === "plain" ? undefined : await veilOf(sandbox, random);
-    const baseUrl = veil?.url ?? url;
-    const { accessToken } = sandbox;
-    const port = await freePort();
-    const epoch = Date.now();
-    const settings: Settings = {
-      port,
-      baseUrl,
-      accessToken,
-      epoch,
-      dayMs: DAY_MS,
-      ...place.settings,
-      ...(veil && { timeZone: ZONE }),
-    };
-    let app = await start(settings);
-    const client = new StayhookClient({ baseUrl: url, accessToken });
-    await client.webhookConfig.ensure({ endpoints: { bookings: `http://127.0.0.1:${port}/` } });
-    const today = () => Math.floor((Date.now() - epoch) / DAY_MS);
+test.each(runs)("a calendar, doors and messages stay right, %s, on %s", async (stage, _name, make) => {
+  const place = make();
+  const random = randomOf(seedOf("effects"));
+  const sandbox = createSandbox({ delivery: { duplicates: 1, delay: [0, 20], shuffle: 3 } });
+  onTestFinished(() => sandbox.close());
+  const { url } = await sandbox.listen();
+  const veil = stage === "plain" ? undefined : await veilOf(sandbox, random);
+  const baseUrl = veil?.url ?? url;
+  const { accessToken } = sandbox;
+  const port = await freePort();
+  const epoch = Date.now();
+  const settings: Settings = {
+    port,
+    baseUrl,
+    accessToken,
+    epoch,
+    dayMs: DAY_MS,
+    ...place.settings,
+    ...(veil && { timeZone: ZONE }),
+  };
+  let app = await start(settings);
+  const client = new StayhookClient({ baseUrl: url, accessToken });
+  await client.webhookConfig.ensure({ endpoints: { bookings: `http://127.0.0.1:${port}/` } });
+  const today = () => Math.floor((Date.now() - epoch) / DAY_MS);
 
-    const codes: string[] = [];
-    const killAt = new Set(
-      Array.from({ length: KILLS }, (_, n) => Math.floor(((n + 1) * CHANGES) / (KILLS + 1))),
-    );
-    for (let number = 0; number < CHANGES; number++) {
-      if (veil) veil.refused = number > CHANGES / 3 && number < (CHANGES * 2) / 3 ? 0.1 : 0;
-      await change(sandbox, codes, random, today(), veil?.vanished);
-      await sleep(random.below(50));
-      if (!killAt.has(number)) continue;
-      await kill(app);
-      app = await start(settings);
-    }
-    await settle(sandbox, app, veil);
-
-    // Every stay is put where nothing is due during the comparison: half of them in the house, the others far away.
-    const isThere = ({ bookingCode }: SandboxBooking) => !veil?.vanished.has(bookingCode);
-    const confirmed = () =>
-      sandbox.bookings.list().filter((booking) => booking.status === "Confirmed" && isThere(booking));
-    if (veil) expect(veil.vanished.size).toBeGreaterThan(3);
-    for (const [index, { bookingCode }] of confirmed().entries()) {
-      sandbox.delivery.set({ drop: random.oneIn(2) ? 1 : 0 });
-      const [from, until] = index % 2 === 0 ? [-40, 2000] : [3000, 3004];
-      await sandbox.bookings.alter(bookingCode, {
-        checkIn: dateOf(today() + from),
-        checkOut: dateOf(today() + until),
-      });
-    }
-    await settle(sandbox, app, veil);
-    const now = Date.now();
-    const inHouse = (booking: SandboxBooking) => {
-      const { arrival, departure } = timesOf(booking, settings);
-      return arrival.getTime() <= now && now < departure.getTime();
-    };
-    const stays = (await place.rows("SELECT * FROM stays")).map(
-      (row) => `${row.code} ${row.listing} ${row.check_in} ${row.check_out}`,
-    );
-    expect(stays.toSorted()).toEqual(
-      confirmed()
-        .map(
-          (booking) => `${booking.bookingCode} ${booking.listingId} ${booking.checkIn} ${booking.checkOut}`,
-        )
-        .toSorted(),
-    );
-    const doors = (await place.rows("SELECT * FROM doors")).map((row) => `${row.code} ${row.listing}`);
-    const wanted = confirmed()
-      .filter(inHouse)
-      .map((booking) => `${booking.bookingCode} ${booking.listingId}`);
-    expect(wanted.length).toBeGreaterThan(3);
-    expect(doors.toSorted()).toEqual(wanted.toSorted());
-
-    // A stay that moves to a day whose message is still to come gets one message for it; none gets two for one day.
-    sandbox.delivery.set({ drop: 0 });
-    const moved = new Map<string, string>();
-    for (const { bookingCode } of confirmed()) {
-      const checkIn = dateOf(today() + 2 + 10);
-      await sandbox.bookings.alter(bookingCode, { checkIn, checkOut: dateOf(today() + 2000) });
-      moved.set(bookingCode, checkIn);
-    }
-    const messages = async () =>
-      (await place.rows("SELECT * FROM messages")).map((row) => `${row.code} ${row.check_in}`);
-    const missing = async () => {
-      const sent = new Set(await messages());
-      return due.filter((each) => !sent.has(each));
-    };
-    const due = [...moved].map(([code, checkIn]) => `${code} ${checkIn}`);
-    await expect
-      .poll(missing, {
-        timeout: 30_000,
-        interval: 200,
-      })
-      .toEqual([]);
-    const sent = await messages();
-    expect(sent.length).toBe(new Set(sent).size);
-    console.log(`${sent.length} messages, ${doors.length} open doors, ${stays.length} stays`);
+  const codes: string[] = [];
+  const killAt = new Set(
+    Array.from({ length: KILLS }, (_, n) => Math.floor(((n + 1) * CHANGES) / (KILLS + 1))),
+  );
+  for (let number = 0; number < CHANGES; number++) {
+    if (veil) veil.refused = number > CHANGES / 3 && number < (CHANGES * 2) / 3 ? 0.1 : 0;
+    await change(sandbox, codes, random, today(), veil?.vanished);
+    await sleep(random.below(50));
+    if (!killAt.has(number)) continue;
     await kill(app);
-  },
-);
+    app = await start(settings);
+  }
+  await settle(sandbox, app, veil);
+
+  // Every stay is put where nothing is due during the comparison: half of them in the house, the others far away.
+  const isThere = ({ bookingCode }: SandboxBooking) => !veil?.vanished.has(bookingCode);
+  const confirmed = () =>
+    sandbox.bookings.list().filter((booking) => booking.status === "Confirmed" && isThere(booking));
+  if (veil) expect(veil.vanished.size).toBeGreaterThan(3);
+  for (const [index, { bookingCode }] of confirmed().entries()) {
+    sandbox.delivery.set({ drop: random.oneIn(2) ? 1 : 0 });
+    const [from, until] = index % 2 === 0 ? [-40, 2000] : [3000, 3004];
+    await sandbox.bookings.alter(bookingCode, {
+      checkIn: dateOf(today() + from),
+      checkOut: dateOf(today() + until),
+    });
+  }
+  await settle(sandbox, app, veil);
+  const now = Date.now();
+  const inHouse = (booking: SandboxBooking) => {
+    const { arrival, departure } = timesOf(booking, settings);
+    return arrival.getTime() <= now && now < departure.getTime();
+  };
+  const stays = (await place.rows("SELECT * FROM stays")).map(
+    (row) => `${row.code} ${row.listing} ${row.check_in} ${row.check_out}`,
+  );
+  expect(stays.toSorted()).toEqual(
+    confirmed()
+      .map((booking) => `${booking.bookingCode} ${booking.listingId} ${booking.checkIn} ${booking.checkOut}`)
+      .toSorted(),
+  );
+  const doors = (await place.rows("SELECT * FROM doors")).map((row) => `${row.code} ${row.listing}`);
+  const wanted = confirmed()
+    .filter(inHouse)
+    .map((booking) => `${booking.bookingCode} ${booking.listingId}`);
+  expect(wanted.length).toBeGreaterThan(3);
+  expect(doors.toSorted()).toEqual(wanted.toSorted());
+
+  // A stay that moves to a day whose message is still to come gets one message for it; none gets two for one day.
+  sandbox.delivery.set({ drop: 0 });
+  const moved = new Map<string, string>();
+  for (const { bookingCode } of confirmed()) {
+    const checkIn = dateOf(today() + 2 + 10);
+    await sandbox.bookings.alter(bookingCode, { checkIn, checkOut: dateOf(today() + 2000) });
+    moved.set(bookingCode, checkIn);
+  }
+  const messages = async () =>
+    (await place.rows("SELECT * FROM messages")).map((row) => `${row.code} ${row.check_in}`);
+  const missing = async () => {
+    const sent = new Set(await messages());
+    return due.filter((each) => !sent.has(each));
+  };
+  const due = [...moved].map(([code, checkIn]) => `${code} ${checkIn}`);
+  await eventually(async () => expect(await missing()).toEqual([]), PATIENCE, 200);
+  const sent = await messages();
+  expect(sent.length).toBe(new Set(sent).size);
+  console.log(`${sent.length} messages, ${doors.length} open doors, ${stays.length} stays`);
+  await kill(app);
+});
