@@ -122,12 +122,13 @@ describe("bookings that fail for ever, and a good one a minute", () => {
       const app = appOf((_, id) => (id.includes("BAD") ? row.answer : 200), { hasAccounts });
       app.queue.start();
       for (let n = 0; n < row.count; n += 1) await app.send("a", "", { ref: `${prefix}booking:BAD${n}` });
-      for (let n = 0; n < 60; n += 1) {
+      const count = sized(20, 60);
+      for (let n = 0; n < count; n += 1) {
         await app.until(5 * SECOND + n * MINUTE);
         await app.send("a", "", { ref: `${prefix}booking:GOOD${n}` });
       }
       await advance(MINUTE);
-      expect(named(app, "GOOD")).toHaveLength(60);
+      expect(named(app, "GOOD")).toHaveLength(count);
       expect(quantile(named(app, "GOOD"), 0.95)).toBeLessThan(row.most);
       await app.queue.close(0);
     }
@@ -136,22 +137,23 @@ describe("bookings that fail for ever, and a good one a minute", () => {
   test("half of the records down for half an hour: p95 of the others under 1 s", async () => {
     const app = appOf((_, id, at) => (id.includes("BAD") && at < 30 * MINUTE ? 503 : 200));
     app.queue.start();
-    for (let n = 0; n < 1500; n += 1) {
+    const count = sized(500, 1500);
+    for (let n = 0; n < count; n += 1) {
       await app.until(n * 200);
       await app.send("a", n % 2 ? `BAD${n}` : `GOOD${n}`);
     }
     await advance(MINUTE);
-    expect(named(app, "GOOD")).toHaveLength(750);
+    expect(named(app, "GOOD")).toHaveLength(count / 2);
     expect(quantile(named(app, "GOOD"), 0.95)).toBeLessThan(SECOND);
   });
 });
 
 describe("an outage", () => {
-  test("of half an hour, one event a second: one read a second, nothing counted, all done 60 s after it", async () => {
-    const [from, to] = [10 * MINUTE, 40 * MINUTE];
+  test("of many minutes, one event a second: one read a second, nothing counted, all done 60 s after it", async () => {
+    const [from, to] = [2 * MINUTE, sized(10, 32) * MINUTE];
     const app = appOf((_, __, at) => (at >= from && at < to ? 503 : 200));
     app.queue.start();
-    for (let n = 0; n < (41 * MINUTE) / SECOND; n += 1) {
+    for (let n = 0; n < (to + MINUTE) / SECOND; n += 1) {
       await app.until(n * SECOND);
       await app.send("a", `B${n}`);
     }
@@ -191,7 +193,7 @@ describe("an outage", () => {
     expect((await app.store.get("a/message"))?.state).toBe("done");
   });
 
-  test.each([1, 6])(
+  test.each([1, 6].slice(0, sized(1, 2)))(
     "of %i h, with one timer alone: it is done within a minute of the return",
     async (hours) => {
       const back = HOUR * hours + 10 * MINUTE;
@@ -288,14 +290,14 @@ describe("revoked tokens", () => {
     expect([app.reads.length, count() - calls]).toEqual([length, 0]);
   });
 
-  test("for half a day: few writes, and a short history of each event when the token is replaced", async () => {
-    const back = 12 * HOUR;
+  test("for hours: few writes, and a short history of each event when the token is replaced", async () => {
+    const back = sized(4, 12) * HOUR;
     const app = appOf((_, __, at) => (at < back ? 401 : 200));
     app.queue.start();
     for (let n = 0; n < 50; n += 1) await app.send("a", `B${n}`);
-    await app.until(10 * HOUR);
+    await app.until(back - 2 * HOUR);
     const before = app.calls.settle;
-    await app.until(11 * HOUR);
+    await app.until(back - HOUR);
     // 50 events in each quarter of an hour, and the few that look out.
     expect(app.calls.settle - before).toBeLessThan(50 * 5 + 400);
     await app.until(back + MINUTE);
