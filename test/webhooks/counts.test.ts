@@ -2,6 +2,7 @@
 
 import { memoryStore, type Observation, type WebhookEvent } from "stayhook";
 import { describe, expect, test } from "vitest";
+import { sized } from "../support/soak.ts";
 import {
   type Answer,
   advance,
@@ -146,8 +147,8 @@ describe("what is told of the next try is what happens", () => {
 
 describe("a failure that is about an account never counts", () => {
   test.each([
-    [429, 300, 3, 120],
-    [429, 300, 1, 400],
+    [429, sized(100, 300), 3, sized(50, 120)],
+    [429, sized(60, 300), 1, sized(90, 400)],
   ])(
     "%i: %i bookings wait, and the platform answers %i reads a second",
     async (status, count, most, within) => {
