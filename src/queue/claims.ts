@@ -8,7 +8,7 @@ import type { Attempt } from "./attempt.ts";
 import { ClaimedAhead } from "./claimed-ahead.ts";
 import { afterNoOther, afterSeen } from "./fairness.ts";
 import { Lease, type Leases } from "./leases.ts";
-import { exceptOf, type How, type Step, stepOf } from "./plan.ts";
+import { type Choice, exceptOf, type How, type Step, stepOf } from "./plan.ts";
 import { GIVE_BACK, type RunningAttempts } from "./running-attempts.ts";
 import { freeSlots, type QueueState } from "./state.ts";
 import { answerOf } from "./store-call.ts";
@@ -28,7 +28,7 @@ export interface Claimant {
   readonly held: Lease[];
 }
 
-export interface FillOptions extends How, Pick<ClaimOptions, "limit" | "eventId" | "only" | "except"> {
+export interface FillOptions extends How, Choice, Pick<ClaimOptions, "limit"> {
   /** How many events to claim besides, which then wait for slots. */
   readonly ahead?: number;
   readonly claimant?: Claimant | undefined;
@@ -86,8 +86,9 @@ export class Claims<Tx> {
       const ask = () => this.#track(this.#claim(options));
       let got = await ask();
       // With one slot, the account that had it last comes again if no other one is due.
-      if (isCommon && got.claims.length === 0 && state.fairness.last !== undefined) {
-        state.fairness = afterNoOther(state.fairness);
+      const without = isCommon && got.claims.length === 0 ? afterNoOther(state.fairness) : state.fairness;
+      if (without !== state.fairness) {
+        state.fairness = without;
         got = await ask();
       }
       if (options.ahead !== undefined) this.#ahead.noteFreed(slots.freed - freed);
@@ -135,16 +136,16 @@ export class Claims<Tx> {
   }
 
   /** Renews the leases that have ended, and then asks the store for due events. */
-  async #claim({ limit, ahead = 0, eventId, only, except, isCommon }: FillOptions) {
-    const { state } = this.#queue;
-    const out = isCommon ? exceptOf(state, performance.now()) : except && [...state.strays(), ...except];
+  async #claim({ limit, ahead = 0, eventId, only, ...how }: FillOptions) {
+    const isOfAll = eventId === undefined && only === undefined;
+    const except = isOfAll ? exceptOf(this.#queue.state, how, performance.now()) : undefined;
     const leaseEndsAt = await this.#nextLeaseEnd();
     let next: NextDue | undefined;
     const onNextDue = (ms: number | undefined): void => {
       next = { in: ms };
     };
-    const which = { limit: limit + ahead, eventId, only, except: out };
-    const claims = await this.#askStore({ ...which, ...(isCommon && { onNextDue }) });
+    const which = { limit: limit + ahead, eventId, only, except };
+    const claims = await this.#askStore({ ...which, ...(how.isCommon && { onNextDue }) });
     return { claims, next, leaseEndsAt };
   }
 
@@ -173,7 +174,8 @@ export class Claims<Tx> {
   /** Returns ms until the next event of the common claim is due; `undefined` if no event waits. */
   nextDue(): Promise<number | undefined> {
     const { store, state } = this.#queue;
-    return answerOf("nextDue", async () => store.nextDue({ except: exceptOf(state, performance.now()) }));
+    const except = exceptOf(state, { isCommon: true }, performance.now());
+    return answerOf("nextDue", async () => store.nextDue({ except }));
   }
 
   /** Keeps the lease of a claim without an attempt. */

@@ -5,13 +5,10 @@ import type { ChangeSignal } from "./change-signal.ts";
 import type { Claims } from "./claims.ts";
 import type { Driver } from "./driver.ts";
 import type { Lease } from "./leases.ts";
-import { commonClaim, type View, versionOf } from "./plan.ts";
+import { commonClaim, isHopeless, needsSlot, type View, versionOf } from "./plan.ts";
 import type { RunningAttempts } from "./running-attempts.ts";
 import { PATIENCE } from "./settling.ts";
-import { freeSlots, type QueueState } from "./state.ts";
-
-/** A drain without a timeout ends when the platform has refused every record for this long, ms. */
-const ONLY_REFUSED = 60_000;
+import type { QueueState } from "./state.ts";
 
 /** How often a drain looks whether it waits only for results that the store does not record, ms. */
 const LOOK_AGAIN = 5000;
@@ -78,8 +75,8 @@ export class Drain<Tx> {
   }
 
   async #handleDue(): Promise<void> {
-    const { changes, claims, driver } = this.#queue;
-    const { requested } = this.#stop;
+    const { changes, claims, driver, state } = this.#queue;
+    const { requested, timed } = this.#stop;
     driver.lookAnew();
     let seen = changes.looks;
     while (!this.isOver) {
@@ -87,15 +84,15 @@ export class Drain<Tx> {
       const now = performance.now();
       if (looks !== seen) this.#view.dueAt = now;
       seen = looks;
-      const isHopeless = this.#isHopeless(now);
-      const common = isHopeless ? undefined : commonClaim(this.#queue.state, this.#view, now);
+      const isOver = !timed && isHopeless(state, this.#startedAt, now);
+      const common = isOver ? undefined : commonClaim(state, this.#view, now);
       if (common !== undefined) {
         await this.#claim(common.limit);
         continue;
       }
-      const limitedIn = isHopeless ? undefined : await Promise.race([driver.run(this), requested]);
+      const limitedIn = isOver ? undefined : await Promise.race([driver.run(this), requested]);
       if (changes.next !== next) continue;
-      if (this.#open.size > 0 || limitedIn !== undefined || this.#isBlocked(isHopeless)) {
+      if (this.#open.size > 0 || limitedIn !== undefined || (!isOver && needsSlot(state))) {
         if (this.#isStuckAt(now)) return this.#endStuck();
         await withTimeout(Math.min(limitedIn ?? LOOK_AGAIN, LOOK_AGAIN), Promise.race([next, requested]));
       } else {
@@ -113,18 +110,6 @@ export class Drain<Tx> {
     const claiming = claims.fill({ limit, isCommon: true, claimant: this });
     const filled = await Promise.race([claiming, this.#stop.requested]);
     if (filled?.claimed === 0) this.#view.dueAt = Number.POSITIVE_INFINITY;
-  }
-
-  /** Whether events may be due for which there is no slot. */
-  #isBlocked(isHopeless: boolean): boolean {
-    const { state } = this.#queue;
-    return freeSlots(state) <= 0 && !(state.gates.isAllShut || isHopeless || state.isClosed);
-  }
-
-  /** Whether the platform has refused all records for so long that a drain without a timeout ends. */
-  #isHopeless(now: number): boolean {
-    const { since } = this.#queue.state.floods;
-    return !this.#stop.timed && since !== undefined && now - Math.max(this.#startedAt, since) >= ONLY_REFUSED;
   }
 
   /** Whether the drain waits only for results that the store does not record, for one of them too long. */

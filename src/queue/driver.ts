@@ -4,16 +4,21 @@ import { idleTimer } from "../async.ts";
 import { detached } from "../async-context.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { ChangeSignal } from "./change-signal.ts";
-import type { Claimant, Claims, FillOptions } from "./claims.ts";
-import { inAgainAt } from "./fairness.ts";
-import { CHECK, type Gate, letsRead } from "./gate.ts";
+import type { Claimant, Claims } from "./claims.ts";
+import { arrived, looksBehind, looksForTry, waitsBehind } from "./facts.ts";
+import { AGAIN, type Gate } from "./gate.ts";
 import { LimitedReads } from "./limited-reads.ts";
 import {
   type CommonClaim,
-  isOfAll,
+  choicesOf,
+  FRESH,
   type Looks,
   limitedAt,
+  lookAt,
+  needsPass,
   needsTasks,
+  nextClaimAt,
+  POLL,
   plan,
   type Task,
   tasksAt,
@@ -22,14 +27,8 @@ import {
 } from "./plan.ts";
 import { freeSlots, type QueueState } from "./state.ts";
 import { Waiting } from "./waiting.ts";
-import { type Lane, laneKey, lanesOf, type QueueOptions, recordOf } from "./work.ts";
+import { type Lane, laneKey, type QueueOptions, recordOf } from "./work.ts";
 
-/** How often the loop polls a store that cannot notify, and the tasks such a store, ms. */
-const POLL = 1000;
-/** The longest wait for an event that is due later, ms. The wall clock may jump ahead meanwhile, as after a suspend. */
-const LONGEST_SLEEP = 30_000;
-/** The shortest wait after a claim that got no event, although the store reports a due event, ms. */
-const NOTHING_AFTER_ALL = 25;
 /** The waits after the first, the second and each later failure of the store in a row, ms. */
 const STORE_FAILED = [200, 1000, 5000] as const;
 /** How early a timer of the runtime may ring, ms. */
@@ -38,10 +37,6 @@ const EARLY = 5;
 const GIVE_UP = 2 * 60_000;
 /** How often the events that read no record are looked for while everything is shut, ms. */
 const PASS = 30_000;
-/** How many of the newest events are claimed for a try, one after the other, until one can be claimed. */
-const CHOSEN = 3;
-/** The shortest wait after a look that found nothing, ms. */
-const AGAIN = 1000;
 
 const NOW = Number.NEGATIVE_INFINITY;
 const NEVER = Number.POSITIVE_INFINITY;
@@ -122,10 +117,7 @@ export class Driver<Tx> {
     const lane = state.laneOf(event);
     this.#looks.quietUntil.delete(laneKey(lane));
     this.#limited.arrived(lane, event);
-    const [widest, ...others] = lane.kind === undefined ? [] : state.gates.shutOf(lane);
-    const now = performance.now();
-    if (widest !== undefined && others.every((gate) => letsRead(gate, now, true)))
-      state.gates.look(widest, { fresh: { eventId: event.eventId, lane } });
+    arrived(state, event, performance.now());
     this.look();
   }
 
@@ -196,7 +188,7 @@ export class Driver<Tx> {
 
   /** Claims due events, and notes when the next one is due. */
   async #ask({ limit, ahead }: CommonClaim): Promise<void> {
-    const { claims, state, store } = this.#queue;
+    const { claims, state } = this.#queue;
     const view = this.#view;
     view.version = versionOf(state);
     // An event that becomes due during the calls sets `dueAt` to `NOW` again.
@@ -206,11 +198,7 @@ export class Driver<Tx> {
     if (view.dueAt === NOW) return;
     const dueIn = (next === undefined ? await claims.nextDue() : next.in) ?? NEVER;
     if ((view.dueAt as number) === NOW) return;
-    const wait = Math.max(dueIn, claimed === 0 ? NOTHING_AFTER_ALL : 0);
-    const longest = store.subscribe ? LONGEST_SLEEP : POLL;
-    // If no event waits, the store calls its subscriber.
-    if (wait !== NEVER || longest === POLL) view.dueAt = performance.now() + Math.min(wait, longest);
-    view.dueAt = Math.min(view.dueAt, inAgainAt(state.fairness, performance.now()));
+    view.dueAt = nextClaimAt(state, claimed, dueIn, performance.now());
   }
 
   #forget(): void {
@@ -257,53 +245,36 @@ export class Driver<Tx> {
     const { fresh } = gate;
     if (fresh === undefined) return;
     const { eventId } = fresh;
-    await this.#queue.claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true, claimant });
+    await this.#queue.claims.fill({ ...FRESH, limit: 1, eventId, claimant });
     const { gates } = this.#queue.state;
     if (gates.now(gate).fresh === fresh) gates.look(gate, { fresh: undefined });
   }
 
-  /** Claims the newest event that was never tried, else the one that is due first. */
   async #try(gate: Gate, claimant: Claimant | undefined): Promise<void> {
     const { claims, state } = this.#queue;
-    const { gates, laneOf, beginningOf } = state;
-    gates.look(gate, { quietUntil: performance.now() + AGAIN });
-    const lets = (lane: Lane): boolean => gates.lets(lane, performance.now());
-    const common = { limit: 1, isChosen: true, claimant } as const;
-    const newest = (await this.#waiting.neverTried(gate)).filter((event) => lets(laneOf(event)));
-    const shut = gates.shut.filter(
-      (each) => each.name !== gate.name && !letsRead(each, performance.now(), false),
-    );
-    const choices: FillOptions[] = [
-      ...newest.slice(0, CHOSEN).map(({ eventId }) => ({ ...common, eventId })),
-      isOfAll(state, gate)
-        ? { ...common, except: shut.flatMap((each) => this.#waiting.beginningsOf(each) ?? []) }
-        : { ...common, only: lanesOf(gate.lane).filter(lets).map(beginningOf) },
-    ];
-    for (const choice of choices) if ((await claims.fill(choice)).started.length > 0) return;
+    looksForTry(state, gate, performance.now());
+    const newest = await this.#waiting.neverTried(gate);
+    for (const choice of choicesOf(state, gate, newest, performance.now())) {
+      const { started } = await claims.fill({ ...choice, limit: 1, isChosen: true, claimant });
+      if (started.length > 0) return;
+    }
     await this.#check(gate);
   }
 
   /** Opens a gate behind which nothing waits that is due soon. */
   async #check(gate: Gate): Promise<void> {
-    const { gates } = this.#queue.state;
-    const isSettled = (): boolean => {
-      const { shutting, try: reading } = gates.now(gate);
-      return shutting === undefined || reading !== undefined || gates.isAwaited(gate);
-    };
-    gates.look(gate, { checkAt: performance.now() + CHECK });
-    if (isSettled()) return;
-    const dueIn = await this.#waiting.dueIn(gates.now(gate));
-    if (dueIn !== undefined)
-      gates.look(gate, { quietUntil: performance.now() + Math.min(Math.max(dueIn, AGAIN), LONGEST_SLEEP) });
-    else if (!isSettled()) gates.open(gate);
+    const { state } = this.#queue;
+    if (!looksBehind(state, gate, performance.now())) return;
+    const dueIn = await this.#waiting.dueIn(state.gates.now(gate));
+    waitsBehind(state, gate, dueIn, performance.now());
   }
 
   /** Begins the reads of a limited lane that may begin. */
   async #read(lane: Lane, claimant: Claimant | undefined): Promise<void> {
     const dueIn = await this.#limited.read(lane, claimant);
-    const longest = this.#queue.store.subscribe ? LONGEST_SLEEP : POLL;
-    if (dueIn !== undefined)
-      this.#looks.quietUntil.set(laneKey(lane), performance.now() + Math.min(dueIn || AGAIN, longest));
+    if (dueIn === undefined) return;
+    const at = lookAt(this.#queue.state, dueIn || AGAIN, performance.now());
+    this.#looks.quietUntil.set(laneKey(lane), at);
   }
 
   /** Looks for events that other processes have recorded, and for those that read no record while everything is shut. */
@@ -318,7 +289,7 @@ export class Driver<Tx> {
       const isNew = since !== undefined && event.receivedAt > since;
       const { kind } = state.laneOf(event);
       if (kind !== undefined && isNew) this.arrived(event);
-      if (kind === undefined && state.gates.isAllShut && freeSlots(state) > 0)
+      if (kind === undefined && needsPass(state) && freeSlots(state) > 0)
         await claims.fill({ limit: 1, only: [recordOf(event)] });
     }
   }
@@ -328,7 +299,7 @@ export class Driver<Tx> {
     const { claims, state } = this.#queue;
     this.#looks.passAt = performance.now() + PASS;
     for await (const event of this.#waiting.withoutRecord()) {
-      if (!state.gates.isAllShut || freeSlots(state) <= 0) return;
+      if (!needsPass(state) || freeSlots(state) <= 0) return;
       // The messages about one booking are handled in their order, so claim the first one.
       await claims.fill({ limit: 1, only: [recordOf(event)] });
     }
@@ -339,7 +310,6 @@ export class Driver<Tx> {
     const { claims, state } = this.#queue;
     const { giveUpAfter } = state.policy;
     this.#looks.giveUpAt = performance.now() + GIVE_UP;
-    if (!Number.isFinite(giveUpAfter)) return;
     for (const gate of state.gates.shut) {
       for await (const { eventId } of this.#waiting.since(gate, giveUpAfter)) {
         if (state.isClosed || state.gates.now(gate).shutting === undefined) break;

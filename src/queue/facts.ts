@@ -1,8 +1,8 @@
-// The facts that an attempt tells the rules of its queue, and what a failure counts as.
+// The facts that the rules of a queue are told, and what a failure counts as.
 
 import { uncountedOf } from "../stores/outcomes.ts";
-import type { ClaimedEvent } from "../stores/stored-event.ts";
-import { isOfRecord, type Read } from "./gate.ts";
+import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
+import { AGAIN, CHECK, type Gate, isOfRecord, letsRead, type Read } from "./gate.ts";
 import type { QueueState } from "./state.ts";
 import type { Circumstances, Count } from "./wait-rules.ts";
 import { type Lane, type Outage, recordOf, type WorkFailure } from "./work.ts";
@@ -99,4 +99,33 @@ function countOf({ gates, floods }: QueueState, { claim, lane, read }: Reading, 
 export function ended({ gates, floods }: QueueState, { read, lane, hasRead }: Reading): void {
   gates.end(read);
   if (!hasRead) floods.giveBack(lane);
+}
+
+/** An event has arrived here. If the other gates let it, it may be the try of the widest one in its way at once. */
+export function arrived(
+  { gates, laneOf }: QueueState,
+  event: Pick<NewEvent, "eventId" | "ref">,
+  now: number,
+): void {
+  const lane = laneOf(event);
+  const [widest, ...others] = lane.kind === undefined ? [] : gates.shutOf(lane);
+  if (widest !== undefined && others.every((gate) => letsRead(gate, now, true)))
+    gates.look(widest, { fresh: { eventId: event.eventId, lane } });
+}
+
+/** The queue looks for the try of a gate. If it finds none, it waits before it looks again. */
+export function looksForTry({ gates }: QueueState, gate: Gate, now: number): void {
+  gates.look(gate, { quietUntil: now + AGAIN });
+}
+
+/** The queue looks whether anything waits behind a gate. @returns whether the answer is needed */
+export function looksBehind({ gates }: QueueState, gate: Gate, now: number): boolean {
+  gates.look(gate, { checkAt: now + CHECK });
+  return gates.mayOpen(gate);
+}
+
+/** The store has told when an event is due that keeps a gate shut: in so many ms, or never. */
+export function waitsBehind({ gates }: QueueState, gate: Gate, dueIn: number | undefined, now: number): void {
+  if (dueIn !== undefined) gates.look(gate, { quietUntil: now + Math.min(Math.max(dueIn, AGAIN), CHECK) });
+  else if (gates.mayOpen(gate)) gates.open(gate);
 }

@@ -1,5 +1,6 @@
 // The flood of one lane as plain data, and what each fact makes of it. The rules are at the top of floods.ts.
 
+import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Lane } from "./work.ts";
 
 /** A lane is in a flood, or its reads are limited, while so many records were refused. */
@@ -122,6 +123,19 @@ export function afterTurn(flood: Flood, now: number): Flood {
 
 export function turnOf({ turn }: Flood): Turn {
   return TURNS[turn % TURNS.length]!;
+}
+
+/** If no event of a turn can be claimed, the read goes to the others. */
+export function orderOf(turn: Turn): readonly Turn[] {
+  return [turn, "known", "newest", "first"];
+}
+
+/**
+ * Whether an event of a record without a snapshot may be read as the newest one. The platform has said nothing about the record
+ * yet: the event is new, or a rate limit or an outage came first.
+ */
+export function isUnanswered({ state, reason }: Pick<StoredEvent, "state" | "reason">): boolean {
+  return state === "pending" || reason === "unavailable";
 }
 
 function readsAt({ reads, at, rate }: Flood, now: number): number {

@@ -17,6 +17,8 @@ export const LONGEST_RETRY_AFTER = 15 * 60_000;
 export const LONGEST_UNCOUNTED = 40_000;
 /** How often a gate whose try must wait looks whether anything waits behind it, ms. */
 export const CHECK = 30_000;
+/** The shortest wait after a look that found no event for a try, ms. */
+export const AGAIN = 1000;
 /** At most one try begins in this time, ms, if events that have just arrived are tries, too. */
 const TRY_EVERY = 1000;
 /** By how much an event may be due after the end of a wait that was asked for, ms, because the store got the wait a little later. */

@@ -232,9 +232,11 @@ export class Gates {
     await wait().finally(() => this.#awaited.delete(waiting));
   }
 
-  /** Whether a pass of the reconciler waits for a gate. */
-  isAwaited({ name }: Gate): boolean {
-    return [...this.#awaited].some((lane) => this.#of(lane).some((gate) => gate.name === name));
+  /** Whether a gate opens if no event waits for it: it is shut, no try runs, and no pass of the reconciler waits. */
+  mayOpen(gate: Gate): boolean {
+    const { name, shutting, try: reading } = this.now(gate);
+    const isAwaited = [...this.#awaited].some((lane) => this.#of(lane).some((each) => each.name === name));
+    return shutting !== undefined && reading === undefined && !isAwaited;
   }
 
   /** Opens the gates of an account, because nothing of it waits any more. */

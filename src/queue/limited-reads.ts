@@ -5,8 +5,9 @@ import { now as clockNow } from "../clock.ts";
 import type { EventStore } from "../stores/event-store.ts";
 import type { StoredEvent } from "../stores/stored-event.ts";
 import type { Claimant, Claims } from "./claims.ts";
-import type { Turn } from "./flood.ts";
-import { freeSlots, type QueueState } from "./state.ts";
+import { isUnanswered, orderOf, type Turn } from "./flood.ts";
+import { mayReadLimited } from "./plan.ts";
+import type { QueueState } from "./state.ts";
 import { answerOf } from "./store-call.ts";
 import { type Lane, laneKey, type QueueOptions, recordOf } from "./work.ts";
 
@@ -44,11 +45,10 @@ export class LimitedReads<Tx> {
   /** Begins the reads that may begin now. @returns ms until an event is due, if fewer events are due */
   async read(lane: Lane, claimant: Claimant | undefined): Promise<number | undefined> {
     const { state, store } = this.#queue;
-    const { gates, floods, beginningOf } = state;
+    const { floods, beginningOf } = state;
     for (const [key, { lane: known }] of this.#lanes) if (!floods.isLimited(known)) this.#lanes.delete(key);
-    while (freeSlots(state) > 0 && !gates.isShut(lane)) {
-      const turn = floods.take(lane, performance.now());
-      if (turn === undefined) return undefined;
+    for (let now = performance.now(); mayReadLimited(state, lane, now); now = performance.now()) {
+      const turn = floods.take(lane, now)!;
       if (await this.#begin(lane, turn, claimant)) continue;
       floods.giveBack(lane);
       const only = [beginningOf(lane)];
@@ -65,7 +65,7 @@ export class LimitedReads<Tx> {
     this.#lanes.set(key, events);
     const common = { limit: 1, isChosen: true, claimant } as const;
     const only = [state.beginningOf(lane)];
-    for (const each of [turn, "known", "newest", "first"] as const) {
+    for (const each of orderOf(turn)) {
       if (each !== "first") {
         const eventId = await events.next(each);
         if (
@@ -166,10 +166,8 @@ class LaneEvents {
     for (const event of [...lists.flat(), ...older].filter(isDue)) {
       const record = recordOf(event);
       if (await this.#isKnown(record)) this.#addKnown(record, event.eventId);
-      // The platform has said nothing about the record yet: the event is new, or a rate limit or an outage came first. A record
-      // has one lease, so that one event of it is enough.
-      else if ((event.state === "pending" || event.reason === "unavailable") && !newest.has(record))
-        newest.set(record, event.eventId);
+      // A record has one lease, so that one event of it is enough.
+      else if (isUnanswered(event) && !newest.has(record)) newest.set(record, event.eventId);
     }
     this.#newest = [...newest.values()];
   }

@@ -12,7 +12,7 @@ import { Floods } from "./floods.ts";
 import type { Gate, GateNews } from "./gate.ts";
 import { Gates } from "./gates.ts";
 import { GRACE, Leases } from "./leases.ts";
-import { ownTurnAt } from "./plan.ts";
+import { FRESH, ownTurnAt } from "./plan.ts";
 import { Pruner } from "./pruner.ts";
 import { RunningAttempts } from "./running-attempts.ts";
 import type { QueueState } from "./state.ts";
@@ -171,7 +171,7 @@ export class Queue<Tx> {
         for (const added of attempt.added) await this.#runNow(added, deadline);
         return;
       }
-      if (turn === "shut" || !this.gates.lets(lane, performance.now(), true)) return;
+      if (turn === "shut" || ownTurnAt(this.#state, lane, performance.now()) === "shut") return;
       if (turn !== "now") {
         await withTimeout(Math.min(turn, LOOK_AGAIN), this.#changes.next);
         continue;
@@ -188,10 +188,10 @@ export class Queue<Tx> {
   /** Starts an attempt at an event whose turn it is, if it can be claimed now. */
   async #startNow(eventId: string, lane: Lane): Promise<Attempt<Tx> | undefined> {
     const { floods } = this.#state;
-    const isLimited = floods.isLimited(lane);
-    if (isLimited) floods.take(lane, performance.now());
-    const filled = await this.#claims.fill({ limit: 1, eventId, isFresh: true, isChosen: true });
-    if (isLimited && filled.started.length === 0) floods.giveBack(lane);
+    // Takes nothing unless the lane is limited.
+    const turn = floods.take(lane, performance.now());
+    const filled = await this.#claims.fill({ ...FRESH, limit: 1, eventId });
+    if (turn !== undefined && filled.started.length === 0) floods.giveBack(lane);
     return filled.started[0];
   }
 

@@ -102,7 +102,10 @@ function play(random: Random): void {
       const isWidest = tasks.every((each) => each.kind !== "try" || each.gate.level !== "everything");
       must(isWidest || hasAccounts || task.gate.level === "everything", "a lane is tried beside everything");
     }
-    must(gates.shut.length === 0 || exceptOf(state, now).length > 0, "the common claim takes what is shut");
+    must(
+      gates.shut.length === 0 || exceptOf(state, { isCommon: true }, now).length > 0,
+      "the common claim takes what is shut",
+    );
     must(
       needsTasks(state) ? wakeAt <= now + 30_000 : tasks.length === 0,
       "nobody looks within half a minute",

@@ -1,10 +1,24 @@
 // Tables of plans: facts at given times, and what may begin then. No timer and no store.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { arrived } from "../../src/queue/facts.ts";
 import { afterSeen, afterTaken, newFairness } from "../../src/queue/fairness.ts";
 import { Floods } from "../../src/queue/floods.ts";
 import { Gates } from "../../src/queue/gates.ts";
-import { exceptOf, type Looks, limitedAt, ownTurnAt, plan, stepOf, type View } from "../../src/queue/plan.ts";
+import {
+  choicesOf,
+  exceptOf,
+  isHopeless,
+  type Looks,
+  limitedAt,
+  mayReadLimited,
+  needsSlot,
+  nextClaimAt,
+  ownTurnAt,
+  plan,
+  stepOf,
+  type View,
+} from "../../src/queue/plan.ts";
 import type { QueueState } from "../../src/queue/state.ts";
 import type { Lane } from "../../src/queue/work.ts";
 import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
@@ -27,7 +41,7 @@ function lane(name: string): Lane {
 
 /**
  * Plays a script of facts. A step is `<fact> <lane>`, and `*5` repeats it: `fails`, `denied`, `waits` (a `Retry-After` of 60 s),
- * `doubts`, `answers`, `refuses`, `tries` (a try begins), `sees` (an account is there) and `starts` (a slot is taken). `at 5` is
+ * `doubts`, `answers`, `refuses`, `read` (a record of the lane was read), `tries` (a try begins), `sees` (an account is there) and `starts` (a slot is taken). `at 5` is
  * second 5, `full` takes all slots, and `polled` says that no task has to poll.
  */
 function stateOf(script: string, { concurrency = 4, hasAccounts = true } = {}) {
@@ -60,10 +74,14 @@ function stateOf(script: string, { concurrency = 4, hasAccounts = true } = {}) {
     doubts: (name) => fail(name, { wholeKind: true }),
     answers: (name) => gates.answered(gates.begin("x", lane(name), { now }), { now }),
     refuses: (name) => floods.refused(lane(name), `r${count++}`, { error, isFirst: true, now }),
+    read: (name) => floods.answered(lane(name)),
     tries: (name) => gates.begin("x", lane(name), { now }),
-    fresh: (name) => {
-      gates.look(gates.shutOf(lane(name))[0]!, { fresh: { eventId: "new", lane: lane(name) } });
-    },
+    fresh: (name) =>
+      arrived(
+        state,
+        { eventId: "new", ref: `${name[0]}/${name.endsWith("l") ? "listing:1" : "booking:X"}` },
+        now,
+      ),
     sees: (name) => {
       state.fairness = afterSeen(state.fairness, name, now);
     },
@@ -135,8 +153,31 @@ describe("the common claim", () => {
     ["fails*5 /b", ["booking:"], { hasAccounts: false }],
   ])("after %j leaves out %j", (script, except, options) => {
     const { state, now } = stateOf(script, options);
-    expect(exceptOf(state, now)).toEqual(except);
+    expect(exceptOf(state, { isCommon: true }, now)).toEqual(except);
   });
+
+  // Without a subscriber, the store is asked once a second.
+  test.each<[script: string, claimed: number, dueIn: number, next: number, isWoken?: boolean]>([
+    ["", 1, Infinity, Infinity],
+    ["", 1, Infinity, 1, false],
+    ["", 1, 0, 0],
+    ["", 0, 0, 0.025],
+    ["", 0, 0, 0.025, false],
+    ["", 0, 5, 5],
+    ["", 0, 5, 1, false],
+    ["", 0, 40, 30],
+    // The account that is left out is in again when no other was seen for a minute.
+    ["sees a; sees b; starts*2 a", 0, Infinity, 60],
+    ["sees a; sees b; starts*2 a", 0, 5, 5],
+    ["sees a; sees b; starts*1 a", 0, Infinity, Infinity],
+  ])(
+    "after %j, a claim that got %d, and an event that is due in %d s, follows in %d s",
+    (script, claimed, dueIn, next, isWoken = true) => {
+      const { state, now } = stateOf(script);
+      const at = nextClaimAt({ ...state, isWoken }, claimed, dueIn * SECOND, now);
+      expect((at - now) / SECOND).toBe(next);
+    },
+  );
 });
 
 describe("the tasks", () => {
@@ -194,6 +235,80 @@ describe("the tasks", () => {
     const { state, looks, now } = stateOf(script);
     const time = limitedAt(state, looks, now);
     expect(time === undefined ? undefined : Math.round((time - now) / 100) / 10).toBe(at);
+  });
+});
+
+describe("a try claims", () => {
+  const events = (...names: string[]) =>
+    names.map((name) => ({ eventId: name, ref: `${name[0]}/booking:${name}` }));
+
+  test.each<[script: string, newest: string[], choices: object[], options?: object]>([
+    // The newest events, three at most, and then the one that is due first.
+    ["fails*5 a/b; at 2", ["a1", "a2"], [{ eventId: "a1" }, { eventId: "a2" }, { only: ["a/booking:"] }]],
+    [
+      "fails*5 a/b; at 2",
+      ["a1", "a2", "a3", "a4"],
+      [{ eventId: "a1" }, { eventId: "a2" }, { eventId: "a3" }, { only: ["a/booking:"] }],
+    ],
+    ["denied a/b; at 2", [], [{ only: ["a/booking:", "a/listing:"] }]],
+    // Another gate in the way is not due, or tries already.
+    ["fails*5 a/b; waits a/l; at 2", ["a1"], [{ only: [] }]],
+    ["fails*5 a/b; at 1.2; fails a/b; denied a/l; at 2.5", ["a1"], [{ only: ["a/listing:"] }]],
+    // For everything, all accounts whose own gates are open or due.
+    ["fails*4 a/b; fails b/b; at 2", ["a1"], [{ eventId: "a1" }, {}]],
+    ["fails*4 a/b; fails b/b; waits b/b; at 2", ["b1", "a1"], [{ eventId: "a1" }, {}]],
+    ["fails*4 /b; fails /l; at 2", [], [{ only: ["booking:", "listing:"] }], { hasAccounts: false }],
+    // The limit of reads does not hold a try up.
+    ["refuses*10 a/b; denied a/b; at 2", ["a1"], [{ eventId: "a1" }, { only: ["a/booking:", "a/listing:"] }]],
+  ])("after %j and %j: %j", (script, newest, choices, options) => {
+    const { state, now } = stateOf(script, options);
+    const gate = state.gates.shut[0]!;
+    expect(choicesOf(state, gate, events(...newest), now)).toEqual(choices);
+  });
+
+  test.each<[script: string, except: string[]]>([
+    ["fails*4 a/b; fails b/b; at 2", []],
+    ["fails*4 a/b; fails b/b; waits b/b; at 2", ["b/booking:", "b/listing:"]],
+    ["fails*4 a/b; fails b/b; refuses*10 b/b; at 2", []],
+    ["fails*4 a/b; fails b/b; sees a; sees b; starts*2 a; at 2", []],
+  ])("after %j all but %j for everything", (script, except) => {
+    const { state, now } = stateOf(script);
+    expect(exceptOf(state, { isChosen: true }, now)).toEqual(except);
+  });
+});
+
+test.each<[script: string, may: boolean]>([
+  ["refuses*10 a/b; at 0.04", false],
+  ["refuses*10 a/b; at 1", true],
+  ["full; refuses*10 a/b; at 1", false],
+  ["refuses*10 a/b; fails*5 a/b; at 2", false],
+  ["refuses*10 a/b; fails*5 a/l; at 2", true],
+])("after %j may a limited lane be read: %j", (script, may) => {
+  const { state, now } = stateOf(script);
+  expect(mayReadLimited(state, lane("a/b"), now)).toBe(may);
+});
+
+describe("a drain", () => {
+  test.each<[script: string, needs: boolean]>([
+    ["", false],
+    ["full", true],
+    ["full; closed", false],
+    ["full; fails*5 a/b", true],
+    ["full; fails*4 a/b; fails b/b", false],
+  ])("after %j needs a slot: %j", (script, needs) => expect(needsSlot(stateOf(script).state)).toBe(needs));
+
+  test.each<[script: string, began: number, is: boolean]>([
+    ["at 99", 0, false],
+    ["refuses*9 a/b; at 99", 0, false],
+    ["refuses*10 a/b; at 59", 0, false],
+    ["refuses*10 a/b; at 60", 0, true],
+    ["refuses*10 a/b; at 60", 1, false],
+    ["at 1; refuses*10 a/b; at 60", 0, false],
+    // Another lane is answered.
+    ["refuses*10 a/b; refuses*11 b/b; at 60; read b/b", 0, false],
+  ])("after %j, which began in second %d, is hopeless: %j", (script, began, is) => {
+    const { state, now } = stateOf(script);
+    expect(isHopeless(state, T + began * SECOND, now)).toBe(is);
   });
 });
 
