@@ -195,7 +195,7 @@ export type AttemptObservation = {
   readonly ref: string | null;
   /** The event's account, in a handler with `accountFrom`. */
   readonly account?: string | undefined;
-  /** The number of the attempt, from 1. Attempts that did not count are left out. */
+  /** The number of this call of the callback, from 1, as in `event.attempt`. Attempts whose read failed are left out. */
   readonly attempt: number;
   /** When the store recorded the event. A timer is recorded when it is set. */
   readonly receivedAt: Date;

@@ -88,6 +88,34 @@ describe("a pause without Retry-After", () => {
     expect(Math.abs(next - (at + wait))).toBeLessThan(SECOND);
   });
 
+  // The tries are 8 s apart when the new event arrives. An event is due half a second before its try, and the try of the new one
+  // delays it by up to a second, because two tries never begin within a second.
+  test.each([20, 900])(
+    "a new event delays a try by a second at most, whenever it arrives; reads take %i ms",
+    async (duration) => {
+      for (let arrives = 0; arrives < 9 * SECOND; arrives += 250) {
+        const app = audited(async () => {
+          await sleep(duration);
+          return unauthorized;
+        });
+        await app.send("B1");
+        while (app.of("B1").length < 4) await advance(10);
+        await advance(duration);
+        const [tried, told] = [app.now(), app.failedOf("B1").at(-1)!];
+        await advance(arrives);
+        await app.send("N1");
+        await advance(20 * SECOND);
+        const next = app.of("B1").find((at) => at >= tried)!;
+        expect(Math.abs(next - tried - told)).toBeLessThan(1.5 * SECOND);
+        const toldNew = app.of("N1")[0]! + duration + app.failedOf("N1")[0]!;
+        expect(app.reads.some(({ at }) => Math.abs(at - toldNew) < SECOND)).toBe(true);
+        const begins = app.reads.map(({ at }) => at);
+        expect(Math.min(...begins.slice(1).map((at, n) => at - begins[n]!))).toBeGreaterThan(0.9 * SECOND);
+        void app.queue.close(0);
+      }
+    },
+  );
+
   test("an event that fails by its callback is tried when told, although the queue found nothing to try before", async () => {
     // Five events fail at once and shut the lane; the waits of four are 25 s, the fifth is discarded. C's callback fails.
     const app = audited(
