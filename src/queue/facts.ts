@@ -3,6 +3,7 @@
 import { uncountedOf } from "../stores/outcomes.ts";
 import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
 import { AGAIN, CHECK, type Gate, isOfRecord, letsRead, type Read } from "./gate.ts";
+import { dueInOf } from "./plan.ts";
 import type { QueueState } from "./state.ts";
 import type { Circumstances, Count } from "./wait-rules.ts";
 import { type Lane, type Outage, recordOf, type WorkFailure } from "./work.ts";
@@ -45,8 +46,7 @@ export function calls({ gates }: QueueState, { read }: Reading): void {
 
 /** The attempt has failed. Returns what decides about its next one. */
 export function failed(state: QueueState, reading: Reading, failure: WorkFailure): Circumstances {
-  const { gates, floods } = state;
-  floods.expire();
+  state.floods.expire();
   const { lane, found, startedAt } = reading;
   const { refused, answered: isAnswer = true, outage } = failure;
   reading.hasRead ||= (refused && isAnswer) || outage !== undefined;
@@ -57,7 +57,7 @@ export function failed(state: QueueState, reading: Reading, failure: WorkFailure
       : "nothing"
     : countOf(state, reading, failure);
   const now = performance.now();
-  return { duration: now - startedAt, count, found, shutFor: gates.dueIn(now, lane), isAlone };
+  return { duration: now - startedAt, count, found, shutFor: dueInOf(state, lane, now), isAlone };
 }
 
 /** @returns whether the platform has answered others of the lane meanwhile */

@@ -7,8 +7,8 @@ import { type Lane, laneKey, type Outage } from "./work.ts";
 const ROW = 5;
 /** So many failures without an answer shut a lane's gate, also if the same events fail again and again. */
 const MANY = 20;
-/** The wait for the first try, ms. Each failed try doubles it. */
-const FIRST_WAIT = 1000;
+/** At most one try begins in this time, ms. It is the wait for the first try, and each failed try doubles that. */
+const TRY_EVERY = 1000;
 /** The longest wait between two tries without `Retry-After`, ms. */
 const LONGEST_WAIT = 30_000;
 /** The longest `Retry-After` that a gate obeys, ms. */
@@ -19,8 +19,8 @@ export const LONGEST_UNCOUNTED = 40_000;
 export const CHECK = 30_000;
 /** The shortest wait after a look that found no event for a try, ms. */
 export const AGAIN = 1000;
-/** At most one try begins in this time, ms, if events that have just arrived are tries, too. */
-const TRY_EVERY = 1000;
+/** A wait is told again if it is longer than the last one that was told by more than this, ms. */
+const TOLD = 1000;
 /** By how much an event may be due after the end of a wait that was asked for, ms, because the store got the wait a little later. */
 const LATER = 10_000;
 
@@ -214,10 +214,10 @@ function shut(gate: Gate, { read, outage, error, now, date, spread }: Failure): 
   // The event that has failed may be due before the others.
   const next = { ...gate, quietUntil: 0 };
   const asked =
-    retryAfter === undefined ? 0 : now + Math.min(Math.max(retryAfter, FIRST_WAIT), LONGEST_RETRY_AFTER);
+    retryAfter === undefined ? 0 : now + Math.min(Math.max(retryAfter, TRY_EVERY), LONGEST_RETRY_AFTER);
   if (before && (gate.try !== read || read.beganAt < before.until))
     return asked > before.until ? { ...next, shutting: wait(before, asked, now) } : next;
-  const until = now + Math.min(FIRST_WAIT * 2 ** failedTries, LONGEST_WAIT) * spread;
+  const until = now + Math.min(TRY_EVERY * 2 ** failedTries, LONGEST_WAIT) * spread;
   const cause = {
     since: before?.since ?? date,
     at: before?.at ?? now,
@@ -235,7 +235,7 @@ function shut(gate: Gate, { read, outage, error, now, date, spread }: Failure): 
 }
 
 /**
- * A pause that begins, and a failed try, are news. Another wait is news if it is longer by a second than what was told, because
+ * A pause that begins, and a failed try, are news. Another wait is news if it is longer by {@link TOLD} than what was told, because
  * many reads at once may get the same answer.
  */
 function wait(
@@ -244,7 +244,7 @@ function wait(
   askedAt: number | undefined,
 ): Shutting {
   const { toldUntil = Number.NEGATIVE_INFINITY } = cause;
-  return { ...cause, until, askedAt, toldUntil: until > toldUntil + FIRST_WAIT ? until : toldUntil };
+  return { ...cause, until, askedAt, toldUntil: until > toldUntil + TOLD ? until : toldUntil };
 }
 
 /** What others are told of a change of a gate: it shut, waits longer, or opened. */

@@ -48,6 +48,8 @@ interface Reason {
   readonly lets: (state: QueueState, lane: Lane, how: How, now: number) => boolean;
   /** When lanes may be in again although no fact comes, on the monotonic clock. */
   readonly endsAt?: (state: QueueState, now: number) => number;
+  /** ms until an event of the lane is due that has just failed. `undefined` if the reason does not hold it up. */
+  readonly dueIn?: (state: QueueState, lane: Lane, now: number) => number | undefined;
 }
 
 /** All reasons to wait. */
@@ -59,6 +61,7 @@ const reasons: readonly Reason[] = [
         .filter((gate) => isCommon || !letsRead(gate, now, false))
         .flatMap(({ lane }) => lanesOf(lane)),
     lets: ({ gates }, lane, { isFresh }, now) => gates.lets(lane, now, isFresh),
+    dueIn: ({ gates }, lane, now) => gates.dueIn(now, lane),
   },
   {
     // Strangers send notifications. Tasks choose the events of limited lanes.
@@ -77,6 +80,12 @@ const reasons: readonly Reason[] = [
 /** Whether no reason holds an event of the lane up. */
 function lets(state: QueueState, lane: Lane, how: How, now: number): boolean {
   return reasons.every((reason) => reason.lets(state, lane, how, now));
+}
+
+/** Returns ms until an event of the lane is due that has just failed. `undefined` if its own wait alone decides. */
+export function dueInOf(state: QueueState, lane: Lane, now: number): number | undefined {
+  const waits = reasons.flatMap(({ dueIn }) => dueIn?.(state, lane, now) ?? []);
+  return waits.length > 0 ? Math.max(...waits) : undefined;
 }
 
 /** The beginnings of the records that a claim of no lane leaves out. */

@@ -78,7 +78,7 @@ export interface Circumstances {
   readonly count: Count;
   /** Whether the attempt got an answer with its record, so that failures and refusals begin anew. */
   readonly found: boolean;
-  /** ms until a read of the event's lane may begin. `undefined` if its gates are open. */
+  /** ms until the event is due by the reasons that hold its lane up. `undefined` if there is none. */
   readonly shutFor: number | undefined;
   /** Whether this event fails alone: its lane was answered after the read began, or after the event's last failure. */
   readonly isAlone: boolean;

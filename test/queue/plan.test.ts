@@ -7,6 +7,7 @@ import { Floods } from "../../src/queue/floods.ts";
 import { Gates } from "../../src/queue/gates.ts";
 import {
   choicesOf,
+  dueInOf,
   exceptOf,
   isHopeless,
   type Looks,
@@ -286,6 +287,18 @@ test.each<[script: string, may: boolean]>([
 ])("after %j may a limited lane be read: %j", (script, may) => {
   const { state, now } = stateOf(script);
   expect(mayReadLimited(state, lane("a/b"), now)).toBe(may);
+});
+
+test.each<[script: string, dueIn: number | undefined]>([
+  ["", undefined],
+  ["fails*4 a/b", undefined],
+  ["fails*5 a/b", 0.5],
+  ["fails*5 a/b; waits a/l", 60],
+  ["refuses*10 a/b", undefined],
+])("after %j, an event that has failed is due in %j s", (script, dueIn) => {
+  const { state, now } = stateOf(script);
+  const ms = dueInOf(state, lane("a/b"), now);
+  expect(ms === undefined ? undefined : ms / SECOND).toBe(dueIn);
 });
 
 describe("a drain", () => {
