@@ -29,8 +29,8 @@ import {
   type AfterCall,
   afterCall,
   DAY,
+  dueBefore,
   duringCall,
-  type Fact,
   isOver,
   nextLookAt,
   nextOf,
@@ -40,9 +40,19 @@ import {
   rowsToLookAt,
   swept,
   toArm,
-  waitedAfter,
+  withoutRows,
 } from "./rules.ts";
-import { laterAgain, leftAlone, originOf, type ThingOrigin, thingEvent, triedAgain } from "./thing-events.ts";
+import {
+  factsOf,
+  isUntried,
+  laterAgain,
+  leftAlone,
+  originOf,
+  type ThingOrigin,
+  thingEvent,
+  triedAgain,
+  waitedOf,
+} from "./thing-events.ts";
 import { keptJson, wishesOf } from "./wishes.ts";
 
 export interface EngineOptions {
@@ -106,8 +116,28 @@ export class StaysEngine {
     return { ...changes, ledger: JSON.stringify({ ...ledger, by: attemptOf(reading) }) };
   }
 
-  /** Says what an event of a thing does by a plan that the store has. */
-  next(reading: Reading, { ledger, now }: Planned): Step {
+  /**
+   * Says what an event of a thing does by a plan. Of what is due, ends act first, then begins, whatever became due first: those
+   * that nobody has tried yet are put before this event.
+   *
+   * @throws the error of the store
+   */
+  async next(reading: Reading, planned: Planned): Promise<Step> {
+    const { claim } = reading;
+    const { ledger, now } = planned;
+    const step = this.#next(reading, planned);
+    if (!step.call || planned.isNew) return step;
+    const ids = dueBefore(ledger, step.entry, now).flatMap(({ name, row }) =>
+      row && this.#knows(name) ? [row.eventId] : [],
+    );
+    const rows = await this.#rows(claim, ids);
+    const untried = new Set(ids.filter((id) => isUntried(rows.get(id))));
+    if (untried.size === 0) return step;
+    const { ledger: put, ...changes } = this.#recorded(claim, ledger, withoutRows(ledger, untried), now);
+    return { isLater: true, changes: { ...changes, ledger: textOf(put) } };
+  }
+
+  #next(reading: Reading, { ledger, now }: Planned): Step {
     const { claim } = reading;
     const { name } = originOf(claim);
     if (name !== undefined && !this.#knows(name)) return { changes: this.#leftAlone(claim, now) };
@@ -115,7 +145,7 @@ export class StaysEngine {
     const next = entry && nextOf(entry, now);
     if (!entry || !next) return { changes: {} };
     // Somebody has replayed it before its time.
-    if (next.at > now) return { changes: { events: [laterAgain(claim, next)] } };
+    if (next.at > now) return { changes: { events: [laterAgain(claim, next.at)] } };
     const ended = ({ entries, done }: AfterCall): LedgerChanges => {
       const after = {
         ...ledger,
@@ -131,6 +161,7 @@ export class StaysEngine {
     const during = { ...ledger, at: now, entries: replaced(ledger, entry, [duringCall(entry, act)]) };
     const call: ThingCall = {
       act,
+      entry,
       ...this.#callOf(reading, ledger, entry, act),
       during: textOf(during),
       after: (returned) =>
@@ -145,15 +176,9 @@ export class StaysEngine {
     const row = ledger?.entries.find(({ row: own }) => own?.eventId === bareId(claim));
     if (!ledger || !row) return undefined;
     const now = Math.max(clockNow(), claim.claimedAt, ledger.at);
-    const reading = {
-      claim,
-      account,
-      booking: undefined,
-      from: undefined,
-      to: undefined,
-      timeZone: undefined,
-    };
-    const step = this.next(reading, { ledger, now, isNew: false, changes: {} });
+    const unread = { booking: undefined, from: undefined, to: undefined, timeZone: undefined };
+    const reading = { claim, account, ...unread };
+    const step = this.#next(reading, { ledger, now, isNew: false, changes: {} });
     return step.call && step.act === "end" ? step : undefined;
   }
 
@@ -227,8 +252,7 @@ export class StaysEngine {
     const { account } = splitKey(claim.ref!);
     const add = (name: string, origin: ThingOrigin, dueAt: number, act?: Act) => {
       const eventId = this.#options.rowId(claim.ref!, `${name}:${random()}`);
-      const waited = act && waitedAfter(after, act, now, waitedOf(claim));
-      events.push(thingEvent(claim, eventId, origin, { dueAt, now, act, waited }));
+      events.push(thingEvent(claim, eventId, origin, { dueAt, now, waited: act && waitedOf(claim) }));
       return bareId({ eventId });
     };
     const rows = new Map<Entry, Row>();
@@ -355,36 +379,12 @@ function isOther(one: Ledger, other: Ledger): boolean {
   return said(one) !== said(other);
 }
 
-function factsOf(rows: ReadonlyMap<string, StoredEvent | undefined>): Map<string, Fact> {
-  return new Map(
-    [...rows].map(([eventId, row]) => {
-      const isDropped = row === undefined || row.reason === "discarded";
-      return [eventId, { isDropped, isLost: !isDropped && isLost(row) }];
-    }),
-  );
-}
-
-/**
- * Whether a process ended during an attempt at an event. Failed reads may have pushed that attempt out of the history, but
- * they do not count as attempts.
- */
-function isLost({ attempts, state, history }: StoredEvent): boolean {
-  if (history.some(({ outcome }) => outcome === "lost")) return true;
-  const failed = history.filter(({ reason }) => reason === "callback" || reason === "invalid-record").length;
-  return failed < history.length && failed < attempts - Number(state === "processing");
-}
-
 /** Whether a plan tries a parked event again that still has something to do: one that was parked before this event came. */
 function isTriedAgain(event: StoredEvent, claim: ClaimedEvent, after: Ledger): boolean {
   const { state, history } = event;
   const id = bareId(event);
   const isNeeded = after.problem === id || after.entries.some(({ row }) => row?.eventId === id);
   return state === "parked" && isNeeded && (history.at(-1)?.at.getTime() ?? 0) < claim.receivedAt;
-}
-
-/** Returns for how long an event has been due that may run a callback of `on`, ms. */
-function waitedOf({ source, claimedAt, dueAt }: ClaimedEvent): number | undefined {
-  return source === "thing" ? undefined : claimedAt - dueAt.getTime();
 }
 
 function newId(name: string, { bookingCode, listingId }: BookingStay): string {

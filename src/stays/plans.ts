@@ -4,7 +4,7 @@ import type { BookingStay } from "../models/booking-stay.ts";
 import type { Booking } from "../models/records.ts";
 import type { FurtherEvent } from "../stores/event-store.ts";
 import type { ClaimedEvent } from "../stores/stored-event.ts";
-import type { Act, Ledger } from "./ledger.ts";
+import type { Act, Entry, Ledger } from "./ledger.ts";
 
 /** What an attempt knows of a booking. */
 export interface Reading {
@@ -46,10 +46,18 @@ export interface Planned {
 }
 
 /** What an event of a thing does. Without a `call`, it only records changes. */
-export type Step = { readonly call?: undefined; readonly changes: LedgerChanges } | ThingCall;
+export type Step = Changes | ThingCall;
+
+interface Changes {
+  readonly call?: undefined;
+  readonly changes: LedgerChanges;
+  /** Whether the event acts after others that are due, which `changes` puts before it. */
+  readonly isLater?: true | undefined;
+}
 
 export interface ThingCall {
   readonly act: Act;
+  readonly entry: Entry;
   readonly call: (thing: object) => unknown;
   /** The fields of the thing that the call gets, without those of the attempt. */
   readonly fields: object;

@@ -191,17 +191,15 @@ export function toArm(
     .sort((one, other) => ORDER.indexOf(one.act) - ORDER.indexOf(other.act));
 }
 
-/**
- * Returns for how long something has been due that comes after what an act does now, ms.
- *
- * @param callback - for how long an event has been due whose callback comes after all acts
- */
-export function waitedAfter({ entries }: Ledger, act: Act, now: number, callback?: number) {
-  const later = entries.flatMap(({ row }) =>
-    row && row.at <= now && ORDER.indexOf(row.act) > ORDER.indexOf(act) ? [now - row.at] : [],
-  );
-  const all = callback === undefined ? later : [...later, callback];
-  return all.length === 0 ? undefined : Math.max(...all);
+/** Returns the entries that are due, and act before another one that is due. */
+export function dueBefore({ entries }: Ledger, entry: Entry, now: number): Entry[] {
+  const due = entries.flatMap((each) => {
+    const next = nextOf(each, now);
+    return next && next.at <= now ? [{ each, act: next.act }] : [];
+  });
+  const inOrder = due.sort((one, other) => ORDER.indexOf(one.act) - ORDER.indexOf(other.act));
+  const all = inOrder.map(({ each }) => each);
+  return all.slice(0, Math.max(0, all.indexOf(entry)));
 }
 
 /**
@@ -272,6 +270,14 @@ export function afterCall(
     };
   const begun = { ...entry, was: want, since: now, row: undefined };
   return { entries: [value === undefined ? begun : { ...begun, value }] };
+}
+
+/** Returns a ledger whose entries need new events in the place of some. */
+export function withoutRows(ledger: Ledger, ids: ReadonlySet<string>): Ledger {
+  const entries = ledger.entries.map((entry) =>
+    entry.row && ids.has(entry.row.eventId) ? { ...entry, row: undefined } : entry,
+  );
+  return { ...ledger, entries };
 }
 
 /** Returns the entries of a ledger with others in the place of one. */

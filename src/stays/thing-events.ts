@@ -1,9 +1,8 @@
 // The events of things in the store: what they hold, and their types.
 
 import type { FurtherEvent } from "../stores/event-store.ts";
-import type { ClaimedEvent, NewEvent } from "../stores/stored-event.ts";
-import type { Act } from "./ledger.ts";
-
+import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
+import type { Fact } from "./rules.ts";
 /** What an event of the source `thing` is for. */
 export interface ThingOrigin {
   /** The name of the thing. It is absent if the event plans anew, or forgets the booking. */
@@ -32,7 +31,6 @@ export function thingType(event: Pick<NewEvent, "notification">): string {
  * must not hold it up.
  *
  * @param dueAt - epoch ms
- * @param act - of what is due at the same time, ends come first, then begins
  * @param waited - for how long an event has been due that comes after this one, ms
  */
 export function thingEvent(
@@ -42,12 +40,10 @@ export function thingEvent(
   {
     dueAt,
     now,
-    act = "once",
     waited,
   }: {
     readonly dueAt: number;
     readonly now: number;
-    readonly act?: Act | undefined;
     readonly waited?: number | undefined;
   },
 ): FurtherEvent {
@@ -60,12 +56,9 @@ export function thingEvent(
     notification: JSON.stringify(dueAt <= now ? { ...origin, servedSince: claimedAt } : origin),
     traceparent,
   };
-  if (dueAt > now) return { event, dueAt: new Date(dueAt - AHEAD[act]) };
-  return { event, ...ahead(waited) };
+  return dueAt > now ? { event, dueAt: new Date(dueAt) } : { event, ...ahead(waited) };
 }
 
-/** How long before its time an event may be claimed, ms. Its attempt waits until then. */
-const AHEAD: Readonly<Record<Act, number>> = { end: 2, begin: 1, once: 0 };
 /** How long a plan may take to be recorded, ms, so that its events come before those that have waited for longer. */
 const MARGIN = 60_000;
 
@@ -93,11 +86,8 @@ function sameAgain(
 }
 
 /** Returns the event of a thing as one to record again, at the time of its act. */
-export function laterAgain(
-  event: NewEvent,
-  { act, at }: { readonly act: Act; readonly at: number },
-): FurtherEvent {
-  return sameAgain(event, { dueAt: new Date(at - AHEAD[act]) });
+export function laterAgain(event: NewEvent, at: number): FurtherEvent {
+  return sameAgain(event, { dueAt: new Date(at) });
 }
 
 /** The shortest and the longest wait of an event whose thing the app does not know, ms. Another version may know it. */
@@ -107,4 +97,34 @@ const [LEAST_WAIT, MOST_WAIT] = [5 * 60_000, 24 * 60 * 60_000];
 export function leftAlone(event: NewEvent, now: number): FurtherEvent {
   const waited = now - Date.parse(event.timestamp);
   return sameAgain(event, { dueIn: Math.min(Math.max(waited, LEAST_WAIT), MOST_WAIT) });
+}
+
+/** Returns for how long the event of an attempt has been due, ms. */
+export function waitedOf({ claimedAt, dueAt }: ClaimedEvent): number {
+  return claimedAt - dueAt.getTime();
+}
+
+export function factsOf(rows: ReadonlyMap<string, StoredEvent | undefined>): Map<string, Fact> {
+  return new Map(
+    [...rows].map(([eventId, row]) => {
+      const isDropped = row === undefined || row.reason === "discarded";
+      return [eventId, { isDropped, isLost: !isDropped && isLost(row) }];
+    }),
+  );
+}
+
+/** Whether an event waits that no attempt has failed at. */
+export function isUntried(row: StoredEvent | undefined): row is StoredEvent {
+  const waits = row !== undefined && row.state !== "done" && row.state !== "parked";
+  return waits && row.attempts === 0 && row.history.every(({ outcome }) => outcome === "done");
+}
+
+/**
+ * Whether a process ended during an attempt at an event. Failed reads may have pushed that attempt out of the history, but
+ * they do not count as attempts.
+ */
+function isLost({ attempts, state, history }: StoredEvent): boolean {
+  if (history.some(({ outcome }) => outcome === "lost")) return true;
+  const failed = history.filter(({ reason }) => reason === "callback" || reason === "invalid-record").length;
+  return failed < history.length && failed < attempts - Number(state === "processing");
 }

@@ -116,6 +116,72 @@ test("down over the check-out, and cancelled meanwhile: the ends come before the
   expect(house.took()).toEqual(["nights end 1 10-13", "door end 1 10-13", "cleaning 1 10-13"]);
 });
 
+test("down over the check-out, and moved to another house meanwhile: its end comes before the begins there", async () => {
+  const house = houseOf();
+  await house.book(1, "2026-05-10", "2026-05-13");
+  await house.at("12 12:00");
+  house.took();
+  house.platform.booking("HX3K9", "Confirmed", {
+    listingId: 2,
+    checkIn: "2026-05-10",
+    checkOut: "2026-05-16",
+  });
+  await house.at("14 12:00");
+  expect(house.took()).toEqual([
+    ...["nights end 1 10-13", "door end 1 10-13", "nights begin 2 10-16", "door begin 2 10-16"],
+    "cleaning 1 10-13",
+  ]);
+});
+
+test("no process ran while three things became due: they act in the order of rule 8, whatever became due first", async () => {
+  const house = houseOf({
+    ...{ holds: ["early", "late"], onces: ["second", "first"] },
+    want: ({ checkIn }, { at }) => [
+      once("first", { at: at(checkIn, "14:00") }),
+      once("second", { at: at(checkIn, "09:00") }),
+      hold("late", { from: at(checkIn, "15:00") }),
+      hold("early", { from: at(checkIn, "08:00"), until: at(checkIn, "16:00") }),
+    ],
+  });
+  await house.book(1, "2026-05-10", "2026-05-13");
+  await house.at("10 08:00");
+  house.took();
+  await house.at("10 17:00");
+  expect(house.took()).toEqual([
+    "early end 1 10-13",
+    "late begin 1 10-13",
+    "first 1 10-13",
+    "second 1 10-13",
+  ]);
+});
+
+test("with fake timers, a started handler acts at the time of each thing, and not a millisecond before", async () => {
+  vi.useRealTimers();
+  vi.useFakeTimers();
+  setTime("10 14:59");
+  const times: string[] = [];
+  const house = houseOf({ act: ({ text }) => void times.push(`${text} at ${new Date().toISOString()}`) });
+  house.platform.booking("HX3K9", "Confirmed", {
+    listingId: 1,
+    checkIn: "2026-05-10",
+    checkOut: "2026-05-13",
+  });
+  await house.notify();
+  await house.handle();
+  const waiting = await house.store.list({ source: "thing", state: "scheduled" });
+  expect(new Set(waiting.map(({ dueAt }) => dueAt?.toISOString()))).toEqual(
+    new Set(["2026-05-10T13:00:00.000Z", "2026-05-13T09:00:00.000Z"]),
+  );
+  house.webhooks.start();
+  await vi.advanceTimersByTimeAsync(4 * 24 * 60 * 60_000);
+  await house.webhooks.close();
+  expect(times.slice(2)).toEqual([
+    "door begin 1 10-13 at 2026-05-10T13:00:00.000Z",
+    "door end 1 10-13 at 2026-05-13T09:00:00.000Z",
+    "cleaning 1 10-13 at 2026-05-13T09:00:00.000Z",
+  ]);
+});
+
 test("a clock that is 5 s behind the one that made the plan: nothing acts before its time, and nothing twice", async () => {
   const house = houseOf();
   await house.book(1, "2026-05-10", "2026-05-13");

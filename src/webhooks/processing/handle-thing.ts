@@ -89,9 +89,11 @@ async function handleThing<Tx>(
     work.options.queued?.recent.drop(claim.ref);
     return { state: "failed", reason: "callback", error: problem.error, type, ...changes, events };
   }
-  const step = name === undefined ? undefined : things.next(reading, planned);
+  const step = name === undefined ? undefined : await things.next(reading, planned);
   // What the call begins must be in the ledger before it begins.
   if (isNew && step?.call) return { state: "released", ...StaysEngine.first(reading, planned), events };
+  if (step?.call === undefined && step?.isLater)
+    return { state: "released", ...step.changes, events: [...(step.changes.events ?? []), ...change] };
   if (!step?.call) {
     // What the event records of itself is made of this plan.
     const own = step?.changes;
