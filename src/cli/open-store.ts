@@ -199,12 +199,11 @@ function unreadable(error: Error, host: string, setting: string): Error {
   const cause = error.cause as (Error & { readonly code?: unknown }) | undefined;
   if (noDatabase.includes(cause?.code))
     return new MissingError(`There is no such database at ${host}: ${cause!.message}. Is ${setting} right?`);
-  // The store's own error, such as that of a missing package, says what to do.
+  // After a missing package, the setting is no suspect.
   if (cause === undefined || isDriverProblem(error)) return error;
-  return new StayhookError(
-    `The store at ${host} cannot be read: ${cause.message || String(cause.code)}. Is ${setting} right?`,
-    { cause },
-  );
+  return new StayhookError(`The store at ${host} cannot be read. Is ${setting} right? ${error.message}`, {
+    cause,
+  });
 }
 
 async function openFile(path: string, { setting, create }: Opening): Promise<EventStore<unknown>> {

@@ -314,9 +314,14 @@ test("replay shows its progress on a terminal only", async () => {
 });
 
 describe("a store on a server", () => {
-  const refused = "connect ECONNREFUSED 127.0.0.1:1. Is --store or STAYHOOK_STORE right?";
+  // The store's own words, because the driver's alone do not say what to do.
+  const refused = "connect ECONNREFUSED 127.0.0.1:1. Nothing listens there.";
   test.each([
-    ["postgres://u:hunter2@127.0.0.1:1/x", 1, `The store at 127.0.0.1:1 cannot be read: ${refused}`],
+    [
+      "postgres://u:hunter2@127.0.0.1:1/x",
+      1,
+      `The store at 127.0.0.1:1 cannot be read. Is --store or STAYHOOK_STORE right? postgresStore: the tables could not be read: ${refused}`,
+    ],
     ["postgresql+psycopg2://u:hunter2@127.0.0.1/x", 2, "must be an SQLite file"],
     ["postgres:/u:hunter2@127.0.0.1/x", 2, "must be an SQLite file"],
     ["u:hunter2@127.0.0.1/x", 4, "names no existing file"],

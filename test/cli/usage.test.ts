@@ -64,7 +64,6 @@ test.each([
   ["config show", 'Did you mean "stayhook config get"?'],
   ["events counts --store events.db --schema other", "--schema works only with PostgreSQL."],
   ["events counts --store events.db --prefix other", "--prefix works only with Redis."],
-  ["completion bash", "There is no command completion. See stayhook --help."],
   ["listings --nonsense", "There is no option --nonsense. See stayhook listings --help."],
   ["listings --statis x", "There is no option --statis. Did you mean --status?"],
   ["listings extra", "There are too many arguments."],
