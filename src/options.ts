@@ -27,12 +27,23 @@ export function optionsObject<Shape extends z.core.$ZodLooseShape>(
       return z.NEVER;
     }
     const unknown = unknownNames(given, known);
+    // A client or pool in the place of the options would cause an issue for each of its fields.
+    if (isInstance(given) && unknown.length > Object.keys(given).length / 2) {
+      context.addIssue(notObject);
+      return z.NEVER;
+    }
     // `check` writes the message, because only `check` knows the full path.
     if (unknown.length > 0) context.addIssue({ code: "custom", params: { unknown, known, hint } });
     const { data, error } = options.safeParse(given);
     for (const issue of error?.issues ?? []) context.addIssue(issue as z.core.$ZodSuperRefineIssue);
     return data ?? z.NEVER;
   });
+}
+
+/** Whether a class other than `Object` made the value. */
+function isInstance(given: object): boolean {
+  const prototype: unknown = Object.getPrototypeOf(given);
+  return prototype !== null && (prototype as Partial<object>).constructor?.name !== "Object";
 }
 
 /** Makes a schema for an option. `problem` returns the problem with a value, or `undefined` for a valid value. */

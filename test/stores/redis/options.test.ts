@@ -11,6 +11,7 @@ const named = (keyPrefix: string) => new Redis({ lazyConnect: true, keyPrefix })
 
 test.each([
   ["no options", undefined, [[]]],
+  ["a client in place of the options", idle, [[]]],
   ["neither url nor client", {}, [["url"]]],
   ["both url and client", { url, client: idle }, [["url"]]],
   ["a URL with another protocol", { url: "https://user:hush@example.com" }, [["url"]]],
