@@ -23,7 +23,7 @@ test("the app takes the notification of a booking, and reads the booking", {
   const app = spawn("npm start", {
     shell: true,
     detached: true, // so that the end of the test ends npm and the app
-    stdio: ["ignore", "inherit", "inherit"],
+    stdio: ["ignore", "pipe", "inherit"],
     env: {
       ...process.env,
       STAYHOOK_BASE_URL: baseUrl,
@@ -33,6 +33,8 @@ test("the app takes the notification of a booking, and reads the booking", {
       PORT: String(port),
     },
   });
+  // npm ends before the app does. "close" waits for this pipe, and so for the app.
+  app.stdout.pipe(process.stdout);
   t.after(async () => {
     const ended = app.exitCode === null ? once(app, "close") : undefined;
     if (app.pid && app.exitCode === null) process.kill(-app.pid, "SIGTERM");

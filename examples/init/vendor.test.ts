@@ -22,7 +22,7 @@ test("an account joins, and its booking is in its calendar", { timeout: 180_000 
   const app = spawn("npm start", {
     shell: true,
     detached: true, // so that the end of the test ends npm and the app
-    stdio: ["ignore", "inherit", "inherit"],
+    stdio: ["ignore", "pipe", "inherit"],
     env: {
       ...process.env,
       STAYHOOK_BASE_URL: baseUrl,
@@ -34,6 +34,8 @@ test("an account joins, and its booking is in its calendar", { timeout: 180_000 
       PORT: String(port),
     },
   });
+  // npm ends before the app does. "close" waits for this pipe, and so for the app.
+  app.stdout.pipe(process.stdout);
   t.after(async () => {
     const ended = app.exitCode === null ? once(app, "close") : undefined;
     if (app.pid && app.exitCode === null) process.kill(-app.pid, "SIGTERM");

@@ -1,7 +1,7 @@
 // Each example that `stayhook init` makes from the packed package is installed, started, and sent a booking.
 
 import { execFile } from "node:child_process";
-import { readFileSync, symlinkSync } from "node:fs";
+import { readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, expect, test } from "vitest";
@@ -48,3 +48,24 @@ test.each(isSoak ? exampleNames : exampleNames.filter((name) => name !== "next")
     expect(stdout).toMatch(/pass 1\b/);
   },
 );
+
+test("the test of an app keeps the folder of its store until the app has ended", {
+  timeout: 400_000,
+}, async () => {
+  const [example] = exampleNames;
+  const folder = folderOf(example);
+  writeFileSync(
+    join(folder, "slow.mjs"),
+    `import { existsSync } from "node:fs";
+    import { dirname } from "node:path";
+    process.once("exit", () => {
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1000);
+      console.log(existsSync(dirname(process.env.EVENTS_DB)) ? "kept" : "deleted");
+    });
+    await import("./${example}.ts");`,
+  );
+  const manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  manifest.scripts.start = "node slow.mjs";
+  writeFileSync(join(folder, "package.json"), JSON.stringify(manifest));
+  expect((await npm(example, "test")).stdout).toMatch(/^kept$/m);
+});
