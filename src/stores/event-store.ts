@@ -263,7 +263,8 @@ export interface EventStore<Tx = never> {
    * such as `booking:HX3K9`, also deletes its messages, `message:HX3K9`.
    *
    * @returns how many events it deleted
-   * @throws StayhookError if an event of the record, or a message of the booking, is being processed. The store then deletes nothing
+   * @throws InvalidArgumentError if the ref names no record, such as a code alone. StayhookError if an event of the record, or a
+   * message of the booking, is being processed. The store then deletes nothing
    */
   erase(ref: string): Promise<number>;
 

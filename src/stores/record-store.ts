@@ -1,4 +1,4 @@
-import { checkAccount, refsAbout } from "../account.ts";
+import { checkAccount, refsAbout, splitKey } from "../account.ts";
 import { InvalidArgumentError, StayhookError } from "../errors.ts";
 import { checkNoUnknown } from "../option-names.ts";
 import { BaseStore } from "./base-store.ts";
@@ -287,7 +287,9 @@ function nameOf(ref: string): RecordName {
   return { ref, eventId: "" };
 }
 
+/** Refuses a bare code, of which nothing would be deleted without a word. */
 function checkRef(ref: unknown): void {
-  if (typeof ref !== "string" || ref === "")
-    throw new InvalidArgumentError({ path: ["ref"], message: "must be a text such as booking:HX3K9" });
+  if (typeof ref === "string" && /^(booking|listing|message):./s.test(splitKey(ref).rest)) return;
+  const message = "must be the ref of a record, such as booking:HX3K9 or a17/booking:HX3K9";
+  throw new InvalidArgumentError({ path: ["ref"], message });
 }

@@ -416,3 +416,16 @@ test("an outcome with two events of one id records the last of them", async () =
   await store.settle(claim!, { ...DONE, events });
   expect(await store.get("twice")).toMatchObject({ state: "scheduled" });
 });
+
+test.each(["HX3K9", "a17/HX3K9", "booking:", ""])(
+  "erase and remove refuse %j, which names no record",
+  async (ref) => {
+    const store = new MemoryStore();
+    await store.add(eventOf("booking:HX3K9"));
+    await expect(store.erase(ref)).rejects.toThrow(
+      /^ref: must be the ref of a record, such as booking:HX3K9/,
+    );
+    await expect(store.remove(ref, "timers")).rejects.toThrow("ref: must be");
+    expect(await store.erase("booking:HX3K9")).toBe(1);
+  },
+);
