@@ -110,7 +110,9 @@ test("accepts the token of an account whose listings are invalid, with a warning
 test("warns of a status that no callback is named for", async () => {
   const { sandbox, env } = await platform();
   await sandbox.listings.create({ listingId: 7, status: "Hidden" });
-  expect((await doctor(env)).states).not.toHaveProperty("statuses");
+  const one = await doctor(env);
+  expect(one.states).not.toHaveProperty("statuses");
+  expect(one.detail("access token")).toMatch(/ lists 1 listing\.$/);
   await sandbox.listings.create({ listingId: 9, status: "published" });
   expect((await doctor(env)).states).not.toHaveProperty("statuses");
   await sandbox.listings.create({ listingId: 8, status: "Paused" });

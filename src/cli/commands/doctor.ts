@@ -7,7 +7,7 @@ import { isCheckable, type StoreProblem } from "../../stores/store-problem.ts";
 import { accountOptions, tokensGiven } from "../account-tokens.ts";
 import { type Command, exitCodeOf, exitCodes, type Invocation } from "../command.ts";
 import { schemaOf, storeOptions, withStore } from "../open-store.ts";
-import { printable } from "../output.ts";
+import { plural, printable } from "../output.ts";
 import { howToMakeConfig, toOf, toOption } from "../url-options.ts";
 import { type Check, checkEndpoint, checkOf, type Finding } from "./doctor-endpoint.ts";
 
@@ -27,7 +27,7 @@ async function* checkPlatform(
     const { data, response } = await listings.list({ signal }).withResponse();
     yield checkOf("access token", [
       "passed",
-      `The platform accepts the token and lists ${data.length} listings.`,
+      `The platform accepts the token and lists ${plural(data.length, "listing")}.`,
     ]);
     yield checkClock(response.headers);
     yield* checkStatuses(data);
