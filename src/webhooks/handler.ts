@@ -259,7 +259,7 @@ function internalsIn<Tx>(parts: HandlerParts<Tx>, lifecycle: Lifecycle<Tx>): Int
   return {
     ...{ ...settings, lookAt, statusSeen, log, add },
     store: store as EventStore<unknown> | undefined,
-    topics: topicsOf(settings.on),
+    topics: topicsOf(settings),
     gates: queue?.gates,
     goneWitness: gone?.goneWitness,
     refusals: gone?.refusals,
@@ -275,8 +275,9 @@ function internalsIn<Tx>(parts: HandlerParts<Tx>, lifecycle: Lifecycle<Tx>): Int
   };
 }
 
-/** Returns the topics whose events `on` has callbacks for. A `fallback` may handle any topic, and asks for none. */
-function topicsOf(on: object): Topic[] {
+/** Returns the topics that the handler needs. `stays` needs bookings. A `fallback` may handle any topic, and asks for none. */
+function topicsOf({ on, stays }: { readonly on: object; readonly stays?: object | undefined }): Topic[] {
   const prefixes = { bookings: "booking.", listings: "listing.", messages: "message." };
-  return topics.filter((topic) => Object.keys(on).some((key) => `${key}.`.startsWith(prefixes[topic])));
+  const keys = [...Object.keys(on), ...(stays ? ["booking"] : [])];
+  return topics.filter((topic) => keys.some((key) => `${key}.`.startsWith(prefixes[topic])));
 }

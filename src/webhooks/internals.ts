@@ -33,7 +33,7 @@ export interface Internals {
   readonly accountFrom?: AccountFrom | undefined;
   /** Makes a record's snapshot as the options `track` and `timeZone` say. */
   readonly lookAt: LookAt;
-  /** The topics whose events `on` has callbacks for. */
+  /** The topics whose events the handler needs. */
   readonly topics: readonly Topic[];
   /** Warns once about each status that this version does not know. */
   readonly statusSeen: StatusSeen;

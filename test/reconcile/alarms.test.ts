@@ -1,6 +1,7 @@
 import type { Observation, WebhookHandlerOptions } from "stayhook";
 import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
 import { createReconciler } from "stayhook/reconcile";
+import { createStays } from "stayhook/stays";
 import { describe, expect, test } from "vitest";
 import { scene } from "./support.ts";
 
@@ -303,6 +304,15 @@ describe("a loud first day: a pass logs that", () => {
     if (config) await client.webhookConfig.create(config);
     await reconciler.run();
     expect(logged).toEqual(line === undefined ? [] : [`stayhook: ${line}. ${help}`]);
+  });
+
+  test("`stays` needs bookings, too", async () => {
+    const stays = createStays({ want: () => [], apply: {} });
+    const handler = { on: { "listing.Published": () => {} }, stays };
+    const { client, reconciler, logged } = await scene({ handler, reconciler: { expectedEndpoints: url } });
+    await client.webhookConfig.create({ isActive: true, endpoints: { listings: url } });
+    await reconciler.run();
+    expect(logged).toEqual([expect.stringContaining("has no URL for bookings")]);
   });
 
   test.each([true, false])("a booking has changed, if no notification has ever arrived: %j", async (ever) => {
