@@ -382,6 +382,20 @@ describe("set and clear in one attempt", () => {
     expect(await it.list()).toMatchObject([{ name: "door-code", at: at(1), state: "done" }]);
   });
 
+  test("list has a timer whose change fails, and one that was discarded before its time", async () => {
+    const on = { "booking.Cancelled": () => Promise.reject(new Error("no")) };
+    const it = await booked(1, { on });
+    it.platform.booking("A1", "Cancelled");
+    await advance(HOUR);
+    expect(await it.list()).toMatchObject([{ name: "door-code", at: at(1), state: "retrying" }]);
+    await it.timers.set("arrival-mail", at(9));
+    await it.store.discard({ state: "scheduled" });
+    expect(await it.list()).toMatchObject([
+      { name: "door-code", state: "retrying" },
+      { name: "arrival-mail", at: at(9), state: "done" },
+    ]);
+  });
+
   test("both throw after the callback has returned, and in process(), which has no store", async () => {
     const calls = (timers: EventTimers) =>
       messagesOf(

@@ -98,6 +98,15 @@ describe("by default, the console gets", () => {
     },
   );
 
+  test("an error of `observe` with its stack", async () => {
+    const observe = ({ kind }: { kind: string }) => {
+      if (kind === "received") throw new Error("no metrics");
+    };
+    await delivered({}, { logger: undefined, observe });
+    const line = lines(warned).find((each) => each.includes("no metrics"));
+    expect(line).toMatch(/^stayhook: the `observe` function threw: Error: no metrics\n.*log\.test\.ts/);
+  });
+
   test("nothing if nothing fails", async () => {
     await delivered({ bookingCode: "A1" }, { logger: undefined, on: { fallback: () => {} } });
     expect(lines(warned).filter((line) => !line.includes("memoryStore"))).toEqual([]);
