@@ -72,13 +72,13 @@ function writeTrouble(
   else log[level](message, details);
 }
 
-/** Formats ms in the largest unit that fits, such as `5 min`. */
+/** Formats ms in the largest unit that fits, such as `5 min`, and at least in tenths of a second. */
 function readableDuration(ms: number): string {
   const units = [
     [3_600_000, "h"],
     [60_000, "min"],
     [1000, "s"],
   ] as const;
-  const [size, unit] = units.find(([least]) => ms >= least) ?? [1, "ms"];
+  const [size, unit] = units.find(([least]) => ms >= least) ?? [1000, "s"];
   return `${Math.round((ms / size) * 10) / 10} ${unit}`;
 }
