@@ -46,6 +46,16 @@ const rows: readonly Row[] = [
     { 60: false, [DAY]: true },
   ],
   [
+    "21 requests a day of three reasons",
+    "StayhookRequestsRefused",
+    {
+      ...requests("verify", growing(206, 8)),
+      ...requests("account", growing(206, 8)),
+      ...requests("too-large", growing(206, 8)),
+    },
+    { 60: false, [DAY]: true },
+  ],
+  [
     "12 requests within 10 minutes",
     "StayhookRequestsRefused",
     requests("backlog", `0x30 ${growing(1, 12)} 11x60`),
