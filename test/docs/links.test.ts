@@ -56,6 +56,11 @@ test("no page links to what the package does not have", () => {
   expect(outside).toEqual([]);
 });
 
+// The logger's entries lack the words of the platform, which may name a guest. The errors of observations have them.
+test("no block sends the error of an observation elsewhere", () => {
+  expect(pages.filter((page) => textOf(page).includes("event.error"))).toEqual([]);
+});
+
 test("the docs have at most 58 pages and 40,000 words", () => {
   const all = globSync("docs/**/*.md", { cwd: root }).filter(
     (page) => !/node_modules|docs\/reference\//.test(page),
