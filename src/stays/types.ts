@@ -48,8 +48,8 @@ export interface Once<O extends string = string> extends OnceOptions {
 /** Whether there are accounts, as the option `accounts` says: `account` is then a text, and `undefined` otherwise. */
 type Account<A> = A extends true ? string : undefined;
 
-/** What `want` gets beside the stay. */
-export interface WantContext<B extends Booking = Booking, A extends boolean = boolean> {
+/** What `want` gets beside the stay: `WantContext<MyBooking>`, or with `accounts: true`, `WantContext<MyBooking, true>`. */
+export interface WantContext<B extends Booking = Booking, A extends boolean = false> {
   /** The booking, as the platform tells it now. */
   readonly booking: B;
   /** The account of the booking, with `accounts: true`. */

@@ -4,6 +4,7 @@ import { describeKind, InvalidArgumentError, type Issue } from "../errors.ts";
 import { localTime } from "../local-time.ts";
 import type { BookingStay } from "../models/booking-stay.ts";
 import { isObject } from "../models/is-object.ts";
+import type { Booking } from "../models/records.ts";
 import type { AnyOptions } from "./declared.ts";
 import type { HoldWant, Json, OnceWant, Wanted } from "./ledger.ts";
 import { REMEMBERED } from "./rules.ts";
@@ -16,7 +17,7 @@ const FARTHEST = 1e14;
 const NAME = /^[a-z0-9-]{1,64}$/;
 
 /** What `want` is asked with, beside the stay. */
-export interface Asked extends Pick<WantContext, "booking" | "account"> {
+export interface Asked extends Pick<WantContext<Booking, boolean>, "booking" | "account"> {
   readonly timeZone: string | undefined;
 }
 

@@ -1,5 +1,5 @@
-import { createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
-import { createStays, type HoldThing, hold, type Json, once } from "stayhook/stays";
+import { type Booking, createWebhookHandler, memoryStore, StayhookClient } from "stayhook";
+import { createStays, type HoldThing, hold, type Json, once, type WantContext } from "stayhook/stays";
 import { describe, expectTypeOf, test } from "vitest";
 
 const client = new StayhookClient({ baseUrl: "https://platform.example", accessToken: "t" });
@@ -34,6 +34,21 @@ describe("the types of stays", () => {
       apply: { door: { begin: () => "1234", end: ({ value }: HoldThing<string>) => value?.length } },
     });
     createStays({ want: () => [once("mail", { at })], apply: { mail: ({ at }) => at.getTime() } });
+  });
+
+  test("a model of one's own by an annotation of want", () => {
+    type Mine = Booking & { readonly total: number };
+    const price = (booking: Mine) => [hold("nights", { data: booking.total })];
+    const apply = { nights: { begin: () => {}, end: () => {} } };
+    const base = { store: memoryStore(), verify: false as const, on: {} };
+    const mine = null as unknown as StayhookClient<Mine>;
+    const stays = createStays({ want: (_, { booking }: WantContext<Mine>) => price(booking), apply });
+    createWebhookHandler({ ...base, client: mine, stays });
+    // @ts-expect-error the client reads other bookings
+    createWebhookHandler({ ...base, client, stays });
+    const want = (_: unknown, { booking }: WantContext<Mine, true>) => price(booking);
+    const vendors = createStays({ accounts: true, want, apply });
+    createWebhookHandler({ ...base, client: mine, accountFrom: { query: "account" }, stays: vendors });
   });
 
   test("a name that apply lacks, a hold without end, and the wrong kind", () => {
