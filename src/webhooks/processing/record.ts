@@ -38,13 +38,13 @@ export function compare(
   const note = (name: string, from: TrackedValue | undefined, to: TrackedValue) => {
     if (from !== to) changes[name] ??= { from, to };
   };
-  note("status", previous?.status, snapshot.status);
   const noteAll = (before: Snapshot["fields"] | undefined, now: Snapshot["fields"]) => {
     for (const [name, to] of Object.entries(now))
       if (!before || Object.hasOwn(before, name)) note(name, before?.[name], to);
   };
   noteAll(previous?.fields, snapshot.fields);
-  // A form that `track` chose may hide a move of the stay.
+  // A form that `track` chose may hide a change of the status, or a move of the stay.
+  note("status", previous?.status, snapshot.status);
   if (previous) noteAll(baseOf(previous), base);
   return {
     changed: Object.keys(changes).length > 0,
@@ -61,7 +61,7 @@ export function hasNewFields({ fields }: Snapshot, { snapshot }: Pick<Look, "sna
 /** Returns a record's new snapshot, with the fields that a deployment has taken out of `track`. */
 export function keeping(previous: Snapshot | undefined, { snapshot }: Pick<Look, "snapshot">): Snapshot {
   const taken = Object.entries(previous?.fields ?? {}).filter(
-    ([name]) => !Object.hasOwn(snapshot.fields, name),
+    ([name]) => name !== "status" && !Object.hasOwn(snapshot.fields, name),
   );
   return withFields(snapshot, Object.fromEntries(taken));
 }

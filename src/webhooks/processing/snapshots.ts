@@ -36,8 +36,8 @@ export interface Track<
   A = unknown,
 > {
   /**
-   * Adds fields of a booking to its status, `checkIn`, `checkOut` and `listingId`. A field with one of the last three
-   * names shows in a form of its own.
+   * Adds fields of a booking to its status, `checkIn`, `checkOut` and `listingId`. A field with one of these names shows in a
+   * form of its own, that of the status as a text.
    */
   readonly booking?: ((booking: B, context: BookingContext & A) => Tracked<FB>) | undefined;
   /** Adds fields of a listing to its status and `listingName`. */
@@ -152,7 +152,8 @@ class TrackedNames {
    * field that comes and goes would be compared with nothing. Says so once.
    */
   leftOut(added: Fields, base: Fields): Fields {
-    const names = [...this.#seen].filter((name) => !Object.hasOwn(added, name) && !Object.hasOwn(base, name));
+    const isAlwaysThere = (name: string) => name === "status" || Object.hasOwn(base, name);
+    const names = [...this.#seen].filter((name) => !Object.hasOwn(added, name) && !isAlwaysThere(name));
     const news = names.filter((name) => !this.#told.has(name));
     for (const name of news) this.#told.add(name);
     if (news.length > 0)
@@ -257,7 +258,10 @@ function checked(given: unknown, status: string, name: string): Record<string, T
   const fields: Record<string, TrackedValue | undefined> = {};
   for (const [field, value] of Object.entries(given as Record<string, unknown>)) {
     const shownName = JSON.stringify(field.slice(0, 100));
-    if (field === "status" || field === "__proto__") return refuse(`must not return a field named ${field}`);
+    if (field === "__proto__") return refuse("must not return a field named __proto__");
+    if (field === "status" && value === undefined) continue;
+    if (field === "status" && typeof value !== "string")
+      return refuse(`returned a value of type ${typeof value} for the field "status". Return a text`);
     if (value !== null && !["undefined", "string", "number", "boolean"].includes(typeof value))
       return refuse(
         `returned a value of type ${typeof value} for the field ${shownName}. Return a string, a number, a boolean or null`,
