@@ -148,26 +148,17 @@ export class Attempt<Tx> {
     }
   }
 
-  async #release(): Promise<AttemptEnd> {
-    return (await this.#settling.record({
-      state: "released",
-      found: this.#reading.found,
-      ledger: this.#run.noted,
-    })) as AttemptEnd;
+  async #release(changes: FurtherChanges = { ledger: this.#run.noted }): Promise<AttemptEnd> {
+    const { found } = this.#reading;
+    return (await this.#settling.record({ ...changes, state: "released", found })) as AttemptEnd;
   }
 
   /** Records what must be there before a call. The event and those that are due before it are then claimed at once. */
-  async #releaseWith({ ledger, events = [], remove }: FurtherChanges): Promise<AttemptResult> {
-    const outcome = (await this.#settling.record({
-      state: "released",
-      found: this.#reading.found,
-      ledger,
-      events,
-      remove,
-    })) as AttemptEnd;
+  async #releaseWith(changes: FurtherChanges): Promise<AttemptResult> {
+    const outcome = await this.#release(changes);
     const { eventId, ref } = this.claim;
     if (outcome === "released") {
-      this.#addDue(events);
+      this.#addDue(changes.events ?? []);
       this.added.push({ eventId, ref });
     }
     return { outcome };

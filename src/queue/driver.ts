@@ -55,7 +55,7 @@ export class Driver<Tx> {
   readonly #view: View;
   /** The tasks that run, by name. These promises never reject. */
   readonly #running = new Map<string, Promise<void>>();
-  readonly #looks: Looks & { running: ReadonlySet<string> };
+  readonly #looks: Looks;
   /** When the newest event was recorded that the last poll has seen. */
   #polledTo: Date | undefined;
   #isStarted = false;
@@ -69,7 +69,7 @@ export class Driver<Tx> {
     this.#limited = new LimitedReads({ state, store, claims });
     this.#view = { dueAt: NOW, version: 0, ahead: () => claims.roomAhead };
     this.#looks = {
-      running: new Set(),
+      running: this.#running,
       quietUntil: new Map(),
       ...{ failedUntil: 0, pollAt: 0, giveUpAt: 0, passAt: 0, mayHaveArrived: true },
     };
@@ -223,12 +223,10 @@ export class Driver<Tx> {
         this.#queue.logger.limited("tries", "error", "the store failed. Trying again", { error });
       } finally {
         this.#running.delete(name);
-        this.#looks.running = new Set(this.#running.keys());
         this.look();
       }
     });
     this.#running.set(name, running);
-    this.#looks.running = new Set(this.#running.keys());
   }
 
   #carryOut(task: Task, claimant: Claimant | undefined): Promise<void> {

@@ -127,8 +127,8 @@ export interface View {
 
 /** When the tasks look at the store again, on the monotonic clock. */
 export interface Looks {
-  /** The names of the tasks that run. */
-  readonly running: ReadonlySet<string>;
+  /** The tasks that run, by name. */
+  readonly running: Pick<ReadonlySet<string>, "has">;
   /** By lane: when a limited lane looks again, because it found nothing. */
   readonly quietUntil: Map<string, number>;
   /** Until when no task begins, because the store failed. */
@@ -183,7 +183,7 @@ export function lookAt({ isWoken }: QueueState, dueIn: number, now: number): num
 
 /** Whether anything is left out of the common claim that needs tasks. */
 export function needsTasks({ gates, floods }: QueueState): boolean {
-  return gates.size > 0 || gates.isAllShut || floods.limited.length > 0;
+  return gates.shut.length > 0 || floods.limited.length > 0;
 }
 
 /** Plans the tasks: the tries of shut gates, the reads of limited lanes, and what looks after both. */

@@ -36,7 +36,8 @@ export class Settling<Tx> {
   readonly #lease: Lease;
   readonly #onSettling: () => void;
   readonly #over = Promise.withResolvers<void>();
-  #isOver = false;
+  /** Whether the attempt has been given up. */
+  isOver = false;
   /** The result that the store did not record, if there is one. */
   kept: KeptResult | undefined;
 
@@ -47,16 +48,6 @@ export class Settling<Tx> {
     this.#onSettling = onSettling;
   }
 
-  /** Whether the attempt has been given up. */
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  /** Resolves when the attempt must not wait for the store any more. */
-  get over(): Promise<void> {
-    return this.#over.promise;
-  }
-
   /** Lets `record` look at the lease, because it is lost. */
   leaseLost(): void {
     this.#over.resolve();
@@ -64,7 +55,7 @@ export class Settling<Tx> {
 
   /** Ends the attempt although the store has not recorded its end. */
   giveUp(): void {
-    this.#isOver = true;
+    this.isOver = true;
     this.#over.resolve();
   }
 
@@ -102,7 +93,7 @@ export class Settling<Tx> {
         if (lease.lost) return this.lost();
         // A released attempt has no result to keep.
         if (outcome.state !== "released") this.#keep(error);
-        if (this.#isOver || (!this.kept && !lease.held)) throw error;
+        if (this.isOver || (!this.kept && !lease.held)) throw error;
         await withTimeout(WAITS[tries] ?? WAITS.at(-1)!, this.#over.promise);
         if (lease.lost) return this.lost();
       }
