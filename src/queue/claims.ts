@@ -28,7 +28,9 @@ export interface Claimant {
   readonly held: Lease[];
 }
 
-export interface FillOptions extends How, Choice, Pick<ClaimOptions, "limit"> {
+export interface FillOptions extends How, Choice {
+  /** How many events to claim for free slots. Default: 1. */
+  readonly limit?: number;
   /** How many events to claim besides, which then wait for slots. */
   readonly ahead?: number;
   readonly claimant?: Claimant | undefined;
@@ -79,7 +81,7 @@ export class Claims<Tx> {
   async fill(options: FillOptions): Promise<Filled<Tx>> {
     const { state, running, changed } = this.#queue;
     const { slots } = state;
-    const { limit, isCommon = false } = options;
+    const { limit = 1, isCommon = false } = options;
     slots.reserved += limit;
     const { freed } = slots;
     try {
@@ -129,14 +131,14 @@ export class Claims<Tx> {
     if (state.isClosed) this.#ahead.giveBackAll();
     while (this.#ahead.size > 0 && freeSlots(state) > 0) {
       const { claim, held, endsAt } = this.#ahead.take()!;
-      const step = held ? this.#stepFor(claim, { limit: 1, isCommon: true }) : "give back";
+      const step = held ? this.#stepFor(claim, { isCommon: true }) : "give back";
       if (step === "give back" || step === "hold") void this.giveBack(claim);
       else running.start(claim, endsAt, reasonOf(step));
     }
   }
 
   /** Renews the leases that have ended, and then asks the store for due events. */
-  async #claim({ limit, ahead = 0, eventId, only, ...how }: FillOptions) {
+  async #claim({ limit = 1, ahead = 0, eventId, only, ...how }: FillOptions) {
     const isOfAll = eventId === undefined && only === undefined;
     const except = isOfAll ? exceptOf(this.#queue.state, how, performance.now()) : undefined;
     const leaseEndsAt = await this.#nextLeaseEnd();

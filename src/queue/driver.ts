@@ -243,7 +243,7 @@ export class Driver<Tx> {
     const { fresh } = gate;
     if (fresh === undefined) return;
     const { eventId } = fresh;
-    await this.#queue.claims.fill({ ...FRESH, limit: 1, eventId, claimant });
+    await this.#queue.claims.fill({ ...FRESH, eventId, claimant });
     const { gates } = this.#queue.state;
     if (gates.now(gate).fresh === fresh) gates.look(gate, { fresh: undefined });
   }
@@ -253,7 +253,7 @@ export class Driver<Tx> {
     looksForTry(state, gate, performance.now());
     const newest = await this.#waiting.neverTried(gate);
     for (const choice of choicesOf(state, gate, newest, performance.now())) {
-      const { started } = await claims.fill({ ...choice, limit: 1, isChosen: true, claimant });
+      const { started } = await claims.fill({ ...choice, isChosen: true, claimant });
       if (started.length > 0) return;
     }
     await this.#check(gate);
@@ -288,7 +288,7 @@ export class Driver<Tx> {
       const { kind } = state.laneOf(event);
       if (kind !== undefined && isNew) this.arrived(event);
       if (kind === undefined && needsPass(state) && freeSlots(state) > 0)
-        await claims.fill({ limit: 1, only: [recordOf(event)] });
+        await claims.fill({ only: [recordOf(event)] });
     }
   }
 
@@ -299,7 +299,7 @@ export class Driver<Tx> {
     for await (const event of this.#waiting.withoutRecord()) {
       if (!needsPass(state) || freeSlots(state) <= 0) return;
       // The messages about one booking are handled in their order, so claim the first one.
-      await claims.fill({ limit: 1, only: [recordOf(event)] });
+      await claims.fill({ only: [recordOf(event)] });
     }
   }
 
@@ -311,7 +311,7 @@ export class Driver<Tx> {
     for (const gate of state.gates.shut) {
       for await (const { eventId } of this.#waiting.since(gate, giveUpAfter)) {
         if (state.isClosed || state.gates.now(gate).shutting === undefined) break;
-        const { started } = await claims.fill({ limit: 1, eventId, givesUp: true });
+        const { started } = await claims.fill({ eventId, givesUp: true });
         await started[0]?.ended;
       }
     }

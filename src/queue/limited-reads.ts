@@ -63,7 +63,7 @@ export class LimitedReads<Tx> {
     const { store, state } = this.#queue;
     const events = this.#lanes.get(key) ?? new LaneEvents({ store, laneOf: state.laneOf }, lane);
     this.#lanes.set(key, events);
-    const common = { limit: 1, isChosen: true, claimant } as const;
+    const common = { isChosen: true, claimant } as const;
     const only = [state.beginningOf(lane)];
     for (const each of orderOf(turn)) {
       if (each !== "first") {

@@ -111,7 +111,7 @@ export type Task =
 export interface Plan {
   readonly common: CommonClaim | undefined;
   readonly tasks: readonly Task[];
-  /** When to plan again if nothing changes before, on the monotonic clock. */
+  /** When to plan again if nothing is claimed or changes before, on the monotonic clock. */
   readonly wakeAt: number;
 }
 
@@ -144,7 +144,7 @@ export interface Looks {
 export function plan(state: QueueState, looks: Looks, view: View, now: number): Plan {
   const common = commonClaim(state, view, now);
   const { tasks, wakeAt } = tasksAt(state, looks, now);
-  return { common, tasks, wakeAt: common ? now : Math.min(wakeAt, view.dueAt > now ? view.dueAt : Infinity) };
+  return { common, tasks, wakeAt: Math.min(wakeAt, view.dueAt > now ? view.dueAt : Infinity) };
 }
 
 /** Grows when other events may be claimed than before. */

@@ -190,7 +190,7 @@ export class Queue<Tx> {
     const { floods } = this.#state;
     // Takes nothing unless the lane is limited.
     const turn = floods.take(lane, performance.now());
-    const filled = await this.#claims.fill({ ...FRESH, limit: 1, eventId });
+    const filled = await this.#claims.fill({ ...FRESH, eventId });
     if (turn !== undefined && filled.started.length === 0) floods.giveBack(lane);
     return filled.started[0];
   }

@@ -106,6 +106,10 @@ describe("an account", () => {
   });
 });
 
+test("an account without a slot takes no memory", () => {
+  expect(play(10, "at 1; take*2 a; take b; free*2 a").fairness.slots).toEqual(new Map([["b", 1]]));
+});
+
 test("without accounts, nothing is full, not even in the first minute", () => {
   const { fairness } = play(10, "see -; take*9 -", false);
   expect([fullAt(fairness, 0), roomAt(fairness, 0), isFull(fairness, undefined, 0)]).toEqual([

@@ -72,6 +72,8 @@ function play(script: string) {
   };
 }
 
+const error = new Error("down");
+
 describe("a row of failures", () => {
   test.each([
     { what: "of 4 leaves the lane open", script: "fails*4 a/b", shut: [] },
@@ -145,6 +147,32 @@ describe("a row of failures", () => {
   test("that is answered at another lane of the account opens the account, but not the lane", () => {
     const { gates } = play("begins a/l x; fails*5 a/b; denied a/b; answers a/l x");
     expect(["a/b", "a/l"].map((lane) => gates.isShut(laneOf(lane)))).toEqual([true, false]);
+  });
+
+  test("counts how many tries of a lane have failed", () => {
+    const failures = (script: string) => play(script).gates.failuresOf(laneOf("a/b"));
+    expect(["", "fails*4 a/b", "fails*5 a/b", "fails*5 a/b; at 2; fails a/b"].map(failures)).toEqual([
+      0, 0, 1, 2,
+    ]);
+  });
+
+  test("remembers the answers of the 10,000 lanes that were answered last", () => {
+    const { gates } = play("");
+    let count = 0;
+    const laneAt = (n: number): Lane => ({ account: `a${n}`, kind: "bookings" });
+    const answer = (n: number) => gates.answered(gates.begin("x", laneAt(n), { now: 1 }), { now: 2 });
+    const fails = (n: number) =>
+      gates.failed(
+        gates.begin(`y${count++}`, laneAt(n), { now: 3 }),
+        { outage: { everything: false }, error, isFirst: false, since: 1 },
+        4,
+      );
+    for (let n = 0; n < 10_000; n += 1) answer(n);
+    // The first lane is the latest one again.
+    answer(0);
+    expect([0, 1, 2].map(fails)).toEqual([true, true, true]);
+    answer(10_000);
+    expect([0, 1, 2, 10_000].map(fails)).toEqual([true, false, true, true]);
   });
 
   test("forgets what is well again", () => {

@@ -22,7 +22,7 @@ function limitedOf({ slots = () => 10 as number, gives = "begun" as "begun" | "b
   for (const id of idsOf(20)) floods.refused(lane, id, { error: new Error("404"), isFirst: true });
   const gates = new Gates(() => {});
   const begun: string[] = [];
-  const fill = async ({ eventId, only, limit, claimant }: FillOptions) => {
+  const fill = async ({ eventId, only, limit = 1, claimant }: FillOptions) => {
     const got = await own.claim({ limit, eventId, only, leaseDuration: HOUR });
     const started = gives === "back" ? [] : got.filter((claim) => !claimant?.knows(claim.eventId));
     if (gives === "back")

@@ -223,6 +223,15 @@ test.each([
 });
 
 test.each([
+  { newer: 49, found: ["a/booking:X"] },
+  { newer: 50, found: [] },
+])("an event is looked for among the newest 50: behind $newer", async ({ newer, found }) => {
+  const others = Array.from({ length: newer }, (_, n) => `a/listing:${n}`);
+  const { waiting } = await waitingOf(["a/booking:X", "at 1", ...others].join("; "));
+  expect(namesOf(await waiting.neverTried(gateOf("a/b")))).toEqual(found);
+});
+
+test.each([
   { from: undefined, found: ["b/listing:1", "a/booking:X"] },
   { from: 0, found: ["b/listing:1", "a/booking:X"] },
   { from: 1, found: ["b/listing:1"] },
