@@ -34,7 +34,7 @@ export interface Flood {
   readonly refused: readonly Refused[];
   /** How many refusals came since the last answer. */
   readonly inRow: number;
-  /** When the first of them came. */
+  /** When the first of them came. `Infinity` if none did. */
   readonly since: number;
   /** How many reads of the limited lane have begun. */
   readonly turn: number;
@@ -45,7 +45,7 @@ export interface Flood {
 }
 
 export function newFlood(lane: Lane): Flood {
-  return { lane, first: [], refused: [], inRow: 0, since: 0, turn: 0, reads: 0, at: 0, rate: RATE };
+  return { lane, first: [], refused: [], inRow: 0, since: Infinity, turn: 0, reads: 0, at: 0, rate: RATE };
 }
 
 /** Whether refusals of records that were never read count as nothing. */
@@ -64,7 +64,7 @@ export function afterRefusal(flood: Flood, record: string, isFirst: boolean, now
   const next = {
     ...flood,
     inRow: inRow + 1,
-    since: inRow === 0 ? now : since,
+    since: Math.min(since, now),
     first: isFirst && !first.some((each) => each.record === record) ? withNew(first, record, now) : first,
     refused: withNew(
       refused.filter((each) => each.record !== record),
@@ -86,7 +86,7 @@ export function afterAnswer(flood: Flood): Flood {
   return {
     ...flood,
     inRow: 0,
-    since: Number.POSITIVE_INFINITY,
+    since: Infinity,
     first: first.slice(1),
     refused: refused.slice(1),
   };

@@ -4,6 +4,7 @@ import { memoryStore } from "../../src/stores/memory/index.ts";
 import { type Answer, appOf } from "./lanes.support.ts";
 import {
   advance,
+  alteredStore,
   eventOf,
   HOUR,
   idsOf,
@@ -347,4 +348,31 @@ describe("an event that another process has recorded", () => {
     await app.until(19 * SECOND);
     expect((await app.store.get("a/message"))?.state).toBe("done");
   });
+});
+
+test("in a pause of everything, waiting events are looked through every 30 s, and old ones every two minutes", async () => {
+  const looks: { readonly what: string; readonly at: number }[] = [];
+  const store = alteredStore(memoryStore(), {
+    list:
+      (own) =>
+      async (options = {}) => {
+        const { limit, state, receivedBefore } = options;
+        const what = receivedBefore ? "old" : "waiting";
+        if (limit === 200 && state === "pending") looks.push({ what, at: performance.now() });
+        return own(options);
+      },
+  });
+  const app = appOf(() => 503, { store });
+  app.queue.start();
+  for (const account of ["a", "b"]) for (const id of idsOf(5)) await app.send(account, id);
+  await app.until(10 * MINUTE);
+  expect(app.queue.pause).toMatchObject({ scope: "everything" });
+  const gaps = (which: string): number[] => {
+    const times = [
+      ...new Set(looks.flatMap(({ what, at }) => (what === which ? [Math.round(at / SECOND)] : []))),
+    ];
+    return times.slice(1).map((at, n) => at - times[n]!);
+  };
+  expect(new Set(gaps("old"))).toEqual(new Set([120]));
+  expect(new Set(gaps("waiting"))).toEqual(new Set([30]));
 });
