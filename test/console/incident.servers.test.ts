@@ -12,6 +12,7 @@ import { behindToken } from "../../src/console/console-token.ts";
 import { storeConsole } from "../../src/console/inbox.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { serve } from "../support/serve.ts";
+import { isSoak } from "../support/soak.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 import { hasChromium, openPage, overflowOf, screenshot, violationsOf } from "./chromium.ts";
 import { incident } from "./incident.ts";
@@ -40,7 +41,7 @@ const textOf = async (page: Page, selector = "main") =>
 const isLive = (page: Page) => page.waitForSelector("[data-live-state]:text('Live')");
 
 describe.skipIf(!hasChromium)("90 parked events of four causes", () => {
-  test.skipIf(connectionString === undefined).each(Object.entries(stores))(
+  test.skipIf(connectionString === undefined).each(Object.entries(stores).slice(0, isSoak ? 2 : 1))(
     "on %s, somebody finds what is wrong and whom it touches, replays the right ones, and sees what came of it",
     async (name, makeStore) => {
       const { url, webhooks, mendCalendar } = await incident(makeStore() as unknown as EventStore<never>);

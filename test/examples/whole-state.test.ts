@@ -1,4 +1,4 @@
-// Plays every order of three changes with stays whose timers have fired, and compares what each app keeps right with what
+// Plays every order of three changes, and every third one in CI, with stays whose timers have fired, and compares what each app keeps right with what
 // the platform shows: open doors, door codes, mails and cleanings.
 import { type BookingStay, memoryStore, StayhookClient, type WebhookHandler } from "stayhook";
 import { createReconciler, type Reconciler } from "stayhook/reconcile";
@@ -6,6 +6,7 @@ import { createSandbox, type Sandbox } from "stayhook/testing";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { createSubscriber } from "../../examples/at-a-time/stays.ts";
 import { internalsOf } from "../../src/webhooks/internals.ts";
+import { isSoak } from "../support/soak.ts";
 import { importApp, SECRET } from "./support/imported-app.ts";
 
 const HOUR = 3_600_000;
@@ -151,6 +152,7 @@ function everyOrder(): Story[] {
   );
   return [...some, ...vanishing]
     .filter((steps) => new Set(steps).size === steps.length && !beginsUnread(steps))
+    .filter((_, number) => isSoak || number % 3 === 0)
     .map((steps, number) => {
       const stay = { listingId: 1000 + 10 * number, checkIn: day(10), checkOut: day(14) };
       return {

@@ -91,12 +91,10 @@ describeEvery(
         ...Array.from({ length: 10 }, () => store.add(eventOf())),
         store.counts(),
       ];
-      const ended = Promise.allSettled(calls);
+      void Promise.allSettled(calls);
       const start = performance.now();
       await store.close();
       expect(performance.now() - start).toBeLessThan(60_000);
-      proxy.restore();
-      await ended;
     });
 
     test("a settle whose answer was lost counts once, and says true when it is repeated", async () => {
