@@ -15,14 +15,34 @@ const servers = [
   "test/**/*.servers.test.ts",
 ];
 
-/** The files that take longest. Begun last, each would run alone while the other cores have nothing to do. */
-const longest =
-  /\/(orders\.servers|declarations|(pages|incident)\.servers|init|whole-state|migrations|types|crashes|load|contract|outages|race)\.test\.ts$/;
+/** The files that take longest, the longest first. Begun last, one would run alone while the other cores have nothing to do. */
+const longest = [
+  ...["package/init", "package/declarations", "stores/every/migrations", "system/outages", "heavy/orm/orm"],
+  ...[
+    "stores/every/crashes",
+    "console/incident.servers",
+    "package/types",
+    "many-machines/load",
+    "docs/blocks",
+  ],
+  ...[
+    "stores/every/outages",
+    "examples/recipes",
+    "many-machines/outages",
+    "mysql/settings",
+    "postgres/settings",
+  ],
+  ...["orders/orders.servers", "stores/every/contract", "stores/every/race", "examples/whole-state"],
+  ...["console/pages.servers", "heavy/engines/engines", "every/dead-connections", "reconcile/passes"],
+].map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
-    const isLong = ({ moduleId }: TestSpecification) => Number(longest.test(moduleId));
-    return (await super.sort(files)).toSorted((one, other) => isLong(other) - isLong(one));
+    const placeOf = ({ moduleId }: TestSpecification) => {
+      const place = longest.findIndex((name) => moduleId.endsWith(name));
+      return place === -1 ? longest.length : place;
+    };
+    return (await super.sort(files)).toSorted((one, other) => placeOf(one) - placeOf(other));
   }
 }
 
@@ -59,7 +79,17 @@ export default defineConfig({
           setupFiles: "test/support/end-of-file.ts",
         },
       },
-      { extends: true, test: { name: "servers", include: servers, exclude: ["**/node_modules/**"] } },
+      {
+        extends: true,
+        test: {
+          name: "servers",
+          include: servers,
+          exclude: ["**/node_modules/**"],
+          // Half of the time, these files wait for servers and processes. Projects with other workers run one after the other.
+          maxWorkers: Math.max(3, availableParallelism()),
+          sequence: { groupOrder: 1 },
+        },
+      },
     ],
   },
 });

@@ -72,11 +72,11 @@ test.each(subpaths)("a user can export everything that %s gives", async (subpath
   expect(await errorsOf(newest, modes[0] as (typeof modes)[number], [subpath])).toBe("");
 });
 
-// In CI, each compiler and each module resolution runs once.
-describe.each(Object.entries(compilers).map((each, n) => [...each, isSoak ? modes : [modes[n]!]] as const))(
+// The newest compiler is native. Each of the others takes half a minute for each module resolution, so only the soak runs them.
+describe.each(Object.entries(compilers).filter(([, compiler]) => isSoak || compiler === newest))(
   "with %s",
-  (_, compiler, tried) => {
-    test.each(tried)("a user can export everything: $moduleResolution", async (mode) => {
+  (_, compiler) => {
+    test.each(modes)("a user can export everything: $moduleResolution", async (mode) => {
       expect(await errorsOf(compiler, mode, subpaths)).toBe("");
     });
   },

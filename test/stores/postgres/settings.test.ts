@@ -201,7 +201,7 @@ describePostgres("a schema", () => {
       };
       let most = 0;
       const calls: Promise<unknown>[] = [];
-      for (let n = 0; n < 30; n += 1) {
+      for (let n = 0; n < 15; n += 1) {
         calls.push(
           store.add(eventOf()).catch(() => {}),
           store.claim(CLAIM).catch(() => {}),
