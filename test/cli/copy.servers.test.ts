@@ -5,6 +5,7 @@ import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore, RecordLedger, RecordSnapshot } from "stayhook/store";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { readState, writeState } from "../../src/reconcile/state.ts";
+import { eventually, PATIENCE } from "../support/eventually.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
 import { cli, directory } from "./support.ts";
 
@@ -146,14 +147,16 @@ describe("stayhook copy", () => {
     const store = sqliteStore(from);
     const event = { ref: "booking:A1", source: "webhook" as const, topic: null, notification: null };
     await store.add({ ...event, eventId: "a", timestamp: "2026-05-01T12:00:00.000Z" });
-    await store.claim({ limit: 1, leaseDuration: 600 });
+    await store.claim({ limit: 1, leaseDuration: 3000 });
     const refused = await cli(["copy", "--from", from, "--to", to]);
     expect(refused).toMatchObject({ code: 1 });
     expect(refused.stderr).toMatch(
       /processing 1 of the events in the store of --from, such as a\. Stop the app/,
     );
-    await new Promise((resolve) => setTimeout(resolve, 700));
-    expect(await cli(["copy", "--from", from, "--to", to])).toMatchObject({ code: 0 });
+    // The lease ends.
+    const copy = async () =>
+      expect(await cli(["copy", "--from", from, "--to", to])).toMatchObject({ code: 0 });
+    await eventually(copy, PATIENCE, 500);
     await store.close();
     const copied = sqliteStore(to);
     expect(await copied.get("a")).toMatchObject({ state: "retrying" });
