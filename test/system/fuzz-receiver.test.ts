@@ -24,9 +24,9 @@ async function served(store: EventStore): Promise<{ readonly port: number; reado
     verify: false,
     logger: () => {},
     autoStart: false,
-    replyWithin: 1_500,
+    replyWithin: 3_000,
   });
-  const limits = { headersTimeout: 1_500, requestTimeout: 5_000, connectionsCheckingInterval: 50 };
+  const limits = { headersTimeout: 3_000, requestTimeout: 5_000, connectionsCheckingInterval: 50 };
   const server = createServer(limits, toNodeHandler(webhooks)).listen(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(async () => {

@@ -103,7 +103,6 @@ const text = (fields = {}) => JSON.stringify(notificationOf(fields));
 async function serveApp(name: string, parses: boolean, options: Parameters<typeof handlerOf>[0] = {}) {
   const side = handlerOf({
     verify: sharedSecret({ query: "key", secret: "geheim" }),
-    replyWithin: 1_000,
     autoStart: false,
     ...options,
   });
@@ -192,7 +191,7 @@ describe.each(Object.keys(apps))("%s reads no body by itself", (name) => {
   });
 
   test("408 to a body that stalls", async () => {
-    const { port } = await serveApp(name, false);
+    const { port } = await serveApp(name, false, { replyWithin: 1_000 });
     const socket = connect(port, "127.0.0.1").setEncoding("utf8");
     onTestFinished(() => void socket.destroy());
     await once(socket, "connect");

@@ -212,7 +212,7 @@ async function probeAnswers(options: ProbeOptions) {
   const secrets = ["old", "new"];
   const { webhooks } = handlerOf(options, {
     autoStart: false,
-    replyWithin: 1_000,
+    replyWithin: 3_000,
     verify: sharedSecret({ query: "key", secret: secrets }),
   });
   const url = "https://you.example/hooks?key=new";

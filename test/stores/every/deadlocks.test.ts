@@ -91,11 +91,12 @@ describeEvery(
       const store = opened(await kind.create()) as EventStore;
       const refs = { a: "booking:b", b: "booking:a" } as Record<string, string>;
       const both = Promise.withResolvers<void>();
-      let runs = 0;
+      let [runs, locked] = [0, 0];
       const write = (eventId: string) => async (tx: unknown) => {
         runs += 1;
         await kind.write!(tx, lockOf(kind, refs[eventId]!));
-        if (runs === 2) both.resolve();
+        locked += 1;
+        if (locked === 2) both.resolve();
         await both.promise;
       };
       const work = ({ eventId }: { eventId: string }) => ({ ...done, writes: [write(eventId)] }) as never;
