@@ -1,9 +1,12 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, rmSync } from "node:fs";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import type { Socket } from "node:net";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+
+// A port that the system assigns to connections may be taken before the server listens.
+export { choosePort as freePort } from "../../examples/day/port.ts";
 
 /** Longest time for a server to start, in ms. */
 const STARTING = 60_000;
@@ -119,14 +122,4 @@ export function sharedServer(
 export function installed(names: readonly string[], further: readonly string[] = []): string | undefined {
   const directories = [...further, ...(process.env.PATH ?? "").split(":"), "/usr/sbin"];
   return names.flatMap((name) => directories.map((directory) => join(directory, name))).find(existsSync);
-}
-
-/** Returns a port of 127.0.0.1 that nobody listens on. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -1,16 +1,16 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { Agent, createServer, request } from "node:http";
-import type { AddressInfo } from "node:net";
+import { Agent, request } from "node:http";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import { postgresStore } from "stayhook/postgres";
 import { sqliteStore } from "stayhook/sqlite";
 import type { EventStore } from "stayhook/store";
 import { expect, onTestFinished, test } from "vitest";
+import { eventually } from "../support/eventually.ts";
 import { postgresUrl } from "../support/postgres-server.ts";
+import { freePort } from "../support/server-process.ts";
 import { temporaryFolder } from "../support/temporary-folder.ts";
 
 const RESTARTS = Number(process.env.STAYHOOK_RESTARTS ?? 3);
@@ -44,14 +44,6 @@ const places: Readonly<Record<string, () => Place>> = {
     },
   }),
 };
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-}
 
 async function start(args: object): Promise<ChildProcess> {
   const app = fork(join(import.meta.dirname, "restarting-app.ts"), [JSON.stringify(args)], {
@@ -89,25 +81,38 @@ function notify(port: number, agent: Agent, eventId: string): Promise<number | u
 test.each(Object.entries(places))(
   "an app on %s that restarts under load answers 200 or not at all, and loses nothing",
   async (_, placeOf) => {
-    const { args, open } = placeOf();
+    const { args, open: reopen } = placeOf();
     const port = await freePort();
     const agent = new Agent({ keepAlive: true });
     onTestFinished(() => agent.destroy());
     const answers = new Map<string, Promise<number | undefined>>();
     let app = await start({ ...args, port });
+    let [open, accepted] = [0, 0];
     const load = setInterval(() => {
+      // A busy machine gets no more than it can answer in time.
+      if (open >= 20) return;
+      open += 1;
       const eventId = randomUUID();
-      answers.set(eventId, notify(port, agent, eventId));
+      const answer = notify(port, agent, eventId);
+      answers.set(eventId, answer);
+      void answer.then((status) => {
+        open -= 1;
+        if (status === 200) accepted += 1;
+      });
     }, EVERY);
+    const more = async () => {
+      const before = accepted;
+      await eventually(() => expect(accepted).toBeGreaterThan(before + 40));
+    };
     onTestFinished(() => clearInterval(load));
     for (let restart = 0; restart < RESTARTS; restart += 1) {
-      await sleep(400);
+      await more();
       app.kill("SIGTERM");
       await once(app, "exit");
       expect(app.exitCode).toBe(0);
       app = await start({ ...args, port });
     }
-    await sleep(400);
+    await more();
     clearInterval(load);
     const statuses = new Map<string, number | undefined>();
     for (const [eventId, answer] of answers) statuses.set(eventId, await answer);
@@ -115,10 +120,9 @@ test.each(Object.entries(places))(
     await once(app, "exit");
 
     expect([...new Set(statuses.values())].filter((status) => status !== undefined)).toEqual([200]);
-    const accepted = [...statuses].filter(([, status]) => status === 200).map(([eventId]) => eventId);
-    expect(accepted.length).toBeGreaterThan(RESTARTS * 20);
-    const store = open();
+    const store = reopen();
     onTestFinished(() => store.close());
-    for (const eventId of accepted) expect(await store.get(eventId)).toBeDefined();
+    for (const [eventId, status] of statuses)
+      if (status === 200) expect(await store.get(eventId)).toBeDefined();
   },
 );

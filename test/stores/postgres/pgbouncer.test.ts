@@ -97,19 +97,18 @@ describe.skipIf(url === undefined || version === undefined)("a PgBouncer that re
       await store.counts();
       store.subscribe?.(() => {});
     }
-    const answers = await Promise.all(
-      Array.from({ length: 300 }, async (_, n) => {
-        await sleep(n * 5);
+    const rest = Array.from({ length: 300 }, (_, n) => n).values();
+    // A busy machine gets no more calls at once than this.
+    const calling = Array.from({ length: 20 }, async () => {
+      for (const n of rest) {
         const store = stores[n % 2]!;
-        const [answer] = await Promise.all([
-          store.add(eventOf(`booking:${n}`)),
-          store.counts(),
-          store.nextDue(),
-        ]);
-        return answer;
-      }),
-    );
-    expect(new Set(answers)).toEqual(new Set(["added"]));
+        const adding = store.add(eventOf(`booking:${n}`));
+        await Promise.all([adding, store.counts(), store.nextDue()]);
+        expect(await adding).toBe("added");
+        await sleep(10);
+      }
+    });
+    await Promise.all(calling);
   });
 
   test("transactions: the error has the reason and the setting, and no advice about rights", async () => {
