@@ -1,6 +1,6 @@
 import * as z from "zod";
 import { ACCOUNT_RULE, checkAccount, isAccount } from "../account.ts";
-import { createSlots, forEach } from "../async.ts";
+import { createSlots, forEach, untilAborted } from "../async.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { abortSignal, check, option, optionsObject } from "../options.ts";
 import { AccountList } from "./account-list.ts";
@@ -108,7 +108,11 @@ export class Runner {
   async #passAll(isAgain: boolean, signal: AbortSignal): Promise<ReconcileReport> {
     const { gates, concurrency, observe, store } = this.#settings;
     const sums = new Sums(isAgain);
-    const { ids, invalid } = await this.#list.get(-1);
+    const listed = await untilAborted(this.#list.get(-1), signal).catch((error) => {
+      if (!signal.aborted) throw error;
+    });
+    if (!listed) return sums.report(true);
+    const { ids, invalid } = listed;
     sums.invalid(invalid);
     const runId = isAgain ? await beginAgainOfAll(store) : undefined;
     await forEach(ids, concurrency, (account) =>

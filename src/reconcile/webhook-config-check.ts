@@ -1,5 +1,6 @@
 // Compares the platform's webhook configuration with what the app needs.
 
+import { untilAborted } from "../async.ts";
 import type { WebhookConfig } from "../models/records.ts";
 import type { DriftObservation } from "../webhooks/observability.ts";
 import type { ExpectedUrls, Settings } from "./options.ts";
@@ -24,10 +25,12 @@ async function expectedEndpoints({
   account,
   expectedEndpoints,
   log,
-}: Settings): Promise<ExpectedUrls | undefined> {
+  stop: { signal },
+}: PassContext): Promise<ExpectedUrls | undefined> {
   try {
-    return await expectedEndpoints();
+    return await untilAborted(expectedEndpoints(), signal);
   } catch (error) {
+    if (signal.aborted) return undefined;
     const whose = account === undefined ? "" : ` for account ${account}`;
     const message = `\`expectedEndpoints\` failed${whose}, so the webhook configuration was not compared`;
     log.limited("expected", "error", message, { error, account, fromUserCode: true });

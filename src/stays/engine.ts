@@ -279,7 +279,7 @@ export class StaysEngine {
         });
       problem = undefined;
     }
-    const planned = { ...after, by: undefined, entries, problem };
+    const planned = { ...after, entries, problem };
     const look = this.#look(claim, before.sweep, planned, now);
     const ledger = { ...planned, sweep: look?.sweep };
     const kept = new Set([...entries.map(({ row }) => row?.eventId), ledger.sweep?.eventId]);

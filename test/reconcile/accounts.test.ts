@@ -355,3 +355,25 @@ test("the hash spreads accounts evenly", () => {
     expect(Math.max(...tenths)).toBeLessThan(140);
   }
 });
+
+test.each(["expectedEndpoints", "accounts"] as const)(
+  "%s that never answers ends with the signal of a pass, and holds no close up",
+  async (option) => {
+    const asked = Promise.withResolvers<void>();
+    const hanging = () => {
+      asked.resolve();
+      return new Promise<never>(() => {});
+    };
+    const { reconciler } = vendor(await startSandbox({ accounts: ["a17"] }), undefined, {
+      [option]: hanging,
+    });
+    const controller = new AbortController();
+    const passing = reconciler.run({ signal: controller.signal });
+    await asked.promise;
+    controller.abort();
+    expect(await passing).toMatchObject({ incomplete: "aborted" });
+    const last = reconciler.run();
+    await reconciler.close();
+    await last.catch(() => {});
+  },
+);

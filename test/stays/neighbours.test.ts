@@ -228,10 +228,12 @@ test("a want whose data are never the same begins each hold once for each read",
     if (asked > 50) throw new Error("asked without end");
     return [hold("nights", { data: { asked } }), hold("door", { data: { asked } })];
   };
-  const house = houseOf({ want });
+  const called = vi.fn();
+  const house = houseOf({ want, on: { booking: called } });
   await house.book(1, "2026-05-10", "2026-05-13");
   expect(house.took()).toEqual(["nights begin 1 10-13", "door begin 1 10-13"]);
   expect(asked).toBe(1);
+  expect(called).toHaveBeenCalledTimes(1);
 });
 
 test("a hold whose `until` is not after its `from` never begins, and that is told once", async () => {

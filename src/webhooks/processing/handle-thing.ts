@@ -110,7 +110,7 @@ async function handleThing<Tx>(
 }
 
 /** Calls the function of a thing. */
-async function callThing<Tx>(work: RecordWork<Tx>, step: ThingCall): Promise<Ended<Tx>> {
+async function callThing<Tx>(work: Omit<RecordWork<Tx>, "subject">, step: ThingCall): Promise<Ended<Tx>> {
   const { claim, context, options } = work;
   const type = thingType(claim);
   const { name } = originOf(claim);
@@ -152,10 +152,7 @@ export function lastResortOf<Tx>(options: WorkOptions<Tx>): (claim: ClaimedEvent
   return (claim) => {
     const step = claim.source === "thing" ? options.things?.withoutRead(claim, accountOf(claim)) : undefined;
     if (!step) return undefined;
-    return async (_, context) => {
-      // The lane of the claim's record stays shut: nothing was read.
-      const work = { options, claim, context } as unknown as RecordWork<Tx>;
-      return await callThing(work, step);
-    };
+    // The lane of the claim's record stays shut: nothing was read.
+    return (_, context) => callThing({ options, claim, context }, step);
   };
 }

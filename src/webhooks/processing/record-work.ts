@@ -64,7 +64,7 @@ export class BeforeCall extends Error {
 
 /** The end of an attempt whose callback threw. The next attempt reads the record anew. */
 export function callbackFailed<Tx>(
-  { options, claim }: RecordWork<Tx>,
+  { options, claim }: Pick<RecordWork<Tx>, "options" | "claim">,
   error: unknown,
   type: string,
 ): Failed | Released {
