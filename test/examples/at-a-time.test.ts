@@ -88,7 +88,7 @@ test("a stay that moves, told or not", async () => {
   await until(25);
   expect(did).toEqual(["block", "clean"]); // after the nights are blocked for the new days
   await until(31);
-  expect(did.slice(2)).toEqual(["mail", "open", "welcome"]);
+  expect(did.slice(2)).toEqual(["open", "mail", "welcome"]); // all of them are due, and begins come before onces
 });
 
 test("a cleaning that fails holds nothing else up, and is parked by itself", async () => {
