@@ -112,6 +112,11 @@ test("the command booking shows the things of a store, without values", async ()
   const gone = await cli(["booking", "HX3K9", "--store", file], { env });
   expect([gone.code, gone.stdout]).toEqual([0, expect.stringMatching(/no booking HX3K9(?:.|\n)*nights\t7/)]);
   expect((await cli(["booking", "NONE", "--store", file], { env })).code).toBe(4);
+  // In an outage, they are shown before the error.
+  sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 503 }]);
+  const out = await cli(["booking", "HX3K9", "--store", file], { env });
+  expect([out.code, out.stdout]).toEqual([5, expect.stringMatching(/^nights\t7/)]);
+  expect(out.stderr).toContain("was answered with 503");
 });
 
 test("the command line names what is on before it erases, and erases it", async () => {

@@ -61,30 +61,29 @@ export const booking: Command = {
     const things = await withStore(invocation, async (store) =>
       (await thingsOf(store, await refIn(store, bookingRef(code)))).map(({ value: _, ...shown }) => shown),
     );
-    const found = await foundWith(things, code, invocation);
-    out.result({ ...found, things }, () =>
-      [
-        found === undefined
-          ? `The platform has no booking ${code} any more.`
-          : out.fields(Object.entries(found)),
-        things.length > 0 ? out.table(things, ofThings) : "No things of this booking are stored.",
-      ].join("\n\n"),
-    );
+    const { found, error } = await foundWith(things, code, invocation);
+    const head =
+      found === undefined
+        ? `The platform has no booking ${code} any more.`
+        : out.fields(Object.entries(found));
+    const table = things.length > 0 ? out.table(things, ofThings) : "No things of this booking are stored.";
+    out.result({ ...found, things }, () => (error === undefined ? `${head}\n\n${table}` : table));
+    if (error !== undefined) throw error;
     return undefined;
   },
 };
 
-/** A booking that is gone may have things that are on. */
+/** A booking that is gone may have things that are on, and so may one that the platform does not tell now. */
 async function foundWith(
   things: readonly Shown[],
   code: string,
   { client, io }: Invocation,
-): Promise<Booking | undefined> {
+): Promise<{ readonly found?: Booking; readonly error?: unknown }> {
   try {
-    return await (await client()).bookings.get(code, { signal: io.signal });
+    return { found: await (await client()).bookings.get(code, { signal: io.signal }) };
   } catch (error) {
-    if (!(error instanceof NotFoundError)) throw error;
-    if (things.length === 0) throw new MissingError(`There is no booking ${code}.`);
-    return undefined;
+    const isGone = error instanceof NotFoundError;
+    if (things.length > 0) return isGone ? {} : { error };
+    throw isGone ? new MissingError(`There is no booking ${code}.`) : error;
   }
 }
