@@ -42,9 +42,11 @@ export function compare(
     for (const [name, to] of Object.entries(now))
       if (!before || Object.hasOwn(before, name)) note(name, before?.[name], to);
   };
-  noteAll(previous?.fields, snapshot.fields);
+  const { status: ownStatus } = snapshot.fields;
+  if (ownStatus !== undefined) noteAll(previous?.fields, { status: ownStatus });
   // A form that `track` chose may hide a change of the status, or a move of the stay.
   note("status", previous?.status, snapshot.status);
+  noteAll(previous?.fields, snapshot.fields);
   if (previous) noteAll(baseOf(previous), base);
   return {
     changed: Object.keys(changes).length > 0,
