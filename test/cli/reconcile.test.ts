@@ -46,6 +46,14 @@ describe("reconcile", () => {
     expect(JSON.parse((await reconcile("--json")).stdout)).toMatchObject({ changed: 0 });
   });
 
+  test("prints which record could not be read, without the words of the platform", async () => {
+    const { sandbox, reconcile } = await app();
+    sandbox.faults.set([{ route: "GET /v2/bookings/{bookingCode}", status: 422 }]);
+    const { code, stderr } = await reconcile();
+    expect(code).toBe(1);
+    expect(stderr).toContain("\nbooking:AB12: GET /v2/bookings/AB12 was answered with 422\n");
+  });
+
   test("prints changes, missed notifications and drift of the configuration", async () => {
     const { sandbox, env, reconcile } = await app();
     const { bookingCode } = await sandbox.bookings.approve("AB12");

@@ -2,6 +2,7 @@ import type { StayhookClient } from "../../client/client.ts";
 import { AuthenticationError } from "../../client/client-errors.ts";
 import { duration } from "../../console/html.ts";
 import { describeChanges } from "../../console/timeline.ts";
+import { withoutWords } from "../../error-text.ts";
 import type { Incomplete } from "../../reconcile/options.ts";
 import {
   createReconciler,
@@ -42,8 +43,11 @@ function lineOf(event: ReconcileObservation): string | undefined {
       return `${event.ref}: ${describeChanges(event.changes) || "could not be read"}`;
     case "gone":
       return `${event.ref}: the platform no longer returns it`;
-    case "failed":
-      return `${event.ref}: ${event.error instanceof Error ? event.error.message : event.error}`;
+    case "failed": {
+      // A cron job keeps these lines, as a log does.
+      const error = withoutWords(event.error);
+      return `${event.ref}: ${error instanceof Error ? error.message : error}`;
+    }
     default:
       return undefined;
   }
