@@ -48,9 +48,11 @@ export function compare(
   note("status", previous?.status, snapshot.status);
   noteAll(previous?.fields, snapshot.fields);
   if (previous) noteAll(baseOf(previous), base);
+  const { status } = changes;
   return {
     changed: Object.keys(changes).length > 0,
-    changes,
+    // The status comes first, because readers of a change look for it.
+    changes: status === undefined ? changes : { status, ...changes },
     previous: previous && { status: previous.status, ...previous.fields },
   };
 }
