@@ -28,7 +28,9 @@ export async function startOwnRedis({
   const program = installed(["redis-server"]);
   if (program === undefined) return undefined;
   const directory = mkdtempSync(join(tmpdir(), "stayhook-redis-"));
-  const port = await freePort();
+  let port = await freePort();
+  // A node of a cluster listens on the port 10,000 above, too, which must also be below those that the system gives away.
+  while (args.includes("--cluster-enabled") && port >= 22_000) port = await freePort();
   const asked = args.indexOf("--requirepass");
   const settings = [
     ...["--port", String(port), "--bind", "127.0.0.1", "--dir", directory, "--save", ""],

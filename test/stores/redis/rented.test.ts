@@ -100,13 +100,13 @@ describe.skipIf(installed(["redis-server"]) === undefined)(
       const url = await started("--busy-reply-threshold", "20");
       const store = open({ url });
       await store.add(eventOf("booking:A"));
-      const brief = open({ url, commandTimeout: 400 });
+      const brief = open({ url, commandTimeout: 1500 });
       await brief.counts();
-      const blocked = block(clientOf(url), 1500);
+      const blocked = block(clientOf(url), 4000);
       const refusing = clientOf(url);
       await eventually(() => expect(refusing.get("a")).rejects.toThrow("BUSY"));
       const calls = Array.from({ length: 10 }, () => store.add(eventOf("booking:A")));
-      await expect(brief.counts()).rejects.toThrow(/another client's script blocks Redis|within 400 ms/);
+      await expect(brief.counts()).rejects.toThrow(/another client's script blocks Redis|within 1500 ms/);
       expect(await Promise.all(calls)).toEqual(Array(10).fill("added"));
       await blocked;
       expect(await brief.counts()).toMatchObject({ pending: 11 });
@@ -207,14 +207,14 @@ describe.skipIf(installed(["redis-server"]) === undefined)("a call whose connect
 
   test("and whose time ends before ioredis can send it again: it runs later, once, and wakes subscribers", async () => {
     const proxy = await createProxy(await started());
-    const store = open({ url: proxy.url, commandTimeout: 500 });
+    const store = open({ url: proxy.url, commandTimeout: 1500 });
     const woken = vi.fn();
     store.subscribe?.(woken);
     await eventually(() => expect(woken).toHaveBeenCalled());
     await store.counts();
     proxy.hang();
-    await expect(store.add(eventOf())).rejects.toThrow("within 500 ms");
-    await expect(store.claim(CLAIM)).rejects.toThrow("within 500 ms");
+    await expect(store.add(eventOf())).rejects.toThrow("within 1500 ms");
+    await expect(store.claim(CLAIM)).rejects.toThrow("within 1500 ms");
     woken.mockClear();
     proxy.restore();
     await eventually(async () => {
