@@ -16,25 +16,13 @@ const servers = [
 ];
 
 /** The files that take longest, the longest first. Begun last, one would run alone while the other cores have nothing to do. */
-const longest = [
-  ...["package/init", "package/declarations", "stores/every/migrations", "system/outages", "heavy/orm/orm"],
-  ...[
-    "stores/every/crashes",
-    "console/incident.servers",
-    "package/types",
-    "many-machines/load",
-    "docs/blocks",
-  ],
-  ...[
-    "stores/every/outages",
-    "examples/recipes",
-    "many-machines/outages",
-    "mysql/settings",
-    "postgres/settings",
-  ],
-  ...["orders/orders.servers", "stores/every/contract", "stores/every/race", "examples/whole-state"],
-  ...["console/pages.servers", "heavy/engines/engines", "every/dead-connections", "reconcile/passes"],
-].map((name) => `/${name}.test.ts`);
+const longest = `package/init package/declarations every/migrations system/outages orm/orm every/crashes
+  console/incident.servers package/types many-machines/load docs/blocks every/outages examples/recipes
+  many-machines/outages mysql/settings postgres/settings orders/orders.servers every/contract every/race
+  examples/whole-state console/pages.servers engines/engines every/dead-connections reconcile/passes queue/refusals
+  processing/gone client/on-undici webhooks/exit client/timeouts`
+  .split(/\s+/)
+  .map((name) => `/${name}.test.ts`);
 
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -54,8 +42,8 @@ export default defineConfig({
     })),
   },
   test: {
-    // On two cores vitest would keep one for itself, which does nothing.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // Many tests wait for servers, processes and time limits, so two cores are busy only with three workers.
+    maxWorkers: Math.max(3, availableParallelism()),
     // Without this line, vitest replaces the text of style.css?raw by an empty text.
     css: { include: [/\?raw$/] },
     // This ends what hangs. On a machine with other work, a test that takes seconds takes minutes, so none has less.
@@ -79,17 +67,7 @@ export default defineConfig({
           setupFiles: "test/support/end-of-file.ts",
         },
       },
-      {
-        extends: true,
-        test: {
-          name: "servers",
-          include: servers,
-          exclude: ["**/node_modules/**"],
-          // Half of the time, these files wait for servers and processes. Projects with other workers run one after the other.
-          maxWorkers: Math.max(3, availableParallelism()),
-          sequence: { groupOrder: 1 },
-        },
-      },
+      { extends: true, test: { name: "servers", include: servers, exclude: ["**/node_modules/**"] } },
     ],
   },
 });
