@@ -153,7 +153,7 @@ test.runIf(isPossible)("the vendor's service works as process 1 of a container",
 
   // The host leaves while a read hangs, and joins again. The fault names the booking, because BEFORE and FIRST may be read
   // once more.
-  a17.faults.set([{ route: "GET /v2/bookings/HANGS", delay: "3s", times: 1 }]);
+  a17.faults.set([{ route: "GET /v2/bookings/HANGS", delay: "6s", times: 1 }]);
   await book("HANGS");
   await eventually(async () =>
     expect(await (await ask("GET", "/metrics")).text()).toContain('{state="processing"} 1'),
@@ -168,7 +168,7 @@ test.runIf(isPossible)("the vendor's service works as process 1 of a container",
   await eventually(async () => expect(await codes()).toEqual(["AGAIN", "BEFORE", "FIRST", "HANGS"]));
 
   // SIGTERM comes while a callback's record is read. The attempt ends, and its plan is in the volume.
-  a17.faults.set([{ route: "GET /v2/bookings/LAST", delay: "3s", times: 1 }]);
+  a17.faults.set([{ route: "GET /v2/bookings/LAST", delay: "6s", times: 1 }]);
   await book("LAST");
   await eventually(async () =>
     expect(await (await ask("GET", "/metrics")).text()).toContain('{state="processing"} 1'),

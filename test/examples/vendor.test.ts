@@ -153,7 +153,7 @@ test("keeps three accounts apart by a refused token, a kill -9, and one that lea
   expect(await second.stop()).toEqual([0, null]);
 });
 
-const hangingReads = [{ route: "GET /v2/bookings/{bookingCode}", delay: "60s" }];
+const hangingReads = [{ route: "GET /v2/bookings/HANGS", delay: "60s" }];
 
 /** Makes an empty database, and deletes it after the test. */
 async function emptyDatabase(): Promise<string> {

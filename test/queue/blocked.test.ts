@@ -43,7 +43,7 @@ describe("a blocked event loop", () => {
     expect(kinds()).toEqual(Array(11).fill("done"));
     // A busy machine may be late with a renewal besides.
     const told = logged.filter((line) => line.includes("blocked"));
-    expect(told).toEqual([expect.stringMatching(/the event loop was blocked for \d s/)]);
+    expect(told).toEqual([expect.stringMatching(/the event loop was blocked for \d+ s/)]);
     expect(await store.get("blocks 2")).toMatchObject({ state: "done", attempts: 1 });
     await queue.close(0);
   });
@@ -59,7 +59,7 @@ describe("a blocked event loop", () => {
     await add("a");
     queue.start();
     await eventually(() =>
-      expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for 1 s/)]),
+      expect(logged).toEqual([expect.stringMatching(/the event loop was blocked for \d+ s/)]),
     );
     expect(kinds()).toEqual(["done"]);
     await queue.close(0);
