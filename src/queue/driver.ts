@@ -107,7 +107,7 @@ export class Driver<Tx> {
     this.#looks.quietUntil.clear();
     const { gates } = this.#queue.state;
     for (const gate of gates.shut) gates.look(gate, { quietUntil: 0 });
-    this.look();
+    this.#look();
   }
 
   /** Notes an event that has just arrived. It may be the try of its gates at once. */
@@ -118,11 +118,11 @@ export class Driver<Tx> {
     this.#looks.quietUntil.delete(laneKey(lane));
     this.#limited.arrived(lane, event);
     arrived(state, event, performance.now());
-    this.look();
+    this.#look();
   }
 
   /** Begins the tasks that are due, and makes the loop plan anew. */
-  look(): void {
+  #look(): void {
     if (!this.#isStarted || !needsTasks(this.#queue.state)) return;
     this.#begin(tasksAt(this.#queue.state, this.#looks, performance.now()).tasks);
     this.#queue.changes.tell();
@@ -223,7 +223,7 @@ export class Driver<Tx> {
         this.#queue.logger.limited("tries", "error", "the store failed. Trying again", { error });
       } finally {
         this.#running.delete(name);
-        this.look();
+        this.#look();
       }
     });
     this.#running.set(name, running);

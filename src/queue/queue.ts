@@ -244,7 +244,6 @@ export class Queue<Tx> {
   #changed(): void {
     this.#claims.startWaiting();
     this.#changes.tell();
-    this.#driver.look();
   }
 
   /**

@@ -156,6 +156,21 @@ describe("the events of a limited lane", () => {
     expect(calls.snapshotOf).toBe(2);
   });
 
+  test("that have just arrived are chosen although the list is a moment old, in turn", async () => {
+    const { add, learn, reads, play, begun } = limitedOf();
+    for (const id of ["K1", "K2"]) await learn(`booking:${id}`);
+    await add("U1");
+    await advance(SECOND);
+    await play(1);
+    for (const id of ["U2", "U3", "K2"]) {
+      await add(id);
+      reads.arrived(lane, { eventId: `a/${id}`, ref: `a/booking:${id}` });
+    }
+    await play(3);
+    // U2 is the one that is due first.
+    expect(begun).toEqual(["U1", "U2", "K2", "U3"]);
+  });
+
   test("that failed without an answer are chosen, refused ones only as the first", async () => {
     const { add, learn, fail, play, begun } = limitedOf();
     for (const id of ["K1", "K2"]) await learn(`booking:${id}`);

@@ -266,6 +266,25 @@ describe("a store that fails", () => {
     await advance(SECOND);
     expect(calls.claim).toBeLessThanOrEqual(45);
   });
+
+  test("is asked once a second at most for a limited lane of which it says so", async () => {
+    let lists = 0;
+    await startedQueue(idsOf(12, "forged"), {
+      work: () => refused,
+      backoff: () => DAY,
+      alter: {
+        nextDue: (own) => async (options) => (options?.only ? 0 : own(options)),
+        list: first(() => {
+          lists += 1;
+        }),
+      },
+    });
+    await advance(MINUTE);
+    lists = 0;
+    await advance(10 * SECOND);
+    // Three lists of the newest events, and one of older ones.
+    expect([lists > 0, lists <= 4 * 11]).toEqual([true, true]);
+  });
 });
 
 describe("an outage", () => {
