@@ -269,7 +269,7 @@ describe("a store that fails", () => {
 
   test("is asked once a second at most for a limited lane of which it says so", async () => {
     let lists = 0;
-    await startedQueue(idsOf(12, "forged"), {
+    const { store } = await startedQueue(idsOf(12, "forged"), {
       work: () => refused,
       backoff: () => DAY,
       alter: {
@@ -284,6 +284,12 @@ describe("a store that fails", () => {
     await advance(10 * SECOND);
     // Three lists of the newest events, and one of older ones.
     expect([lists > 0, lists <= 4 * 11]).toEqual([true, true]);
+    // Nothing fails any more, and the limit ends after five minutes.
+    await store.discard({ state: "retrying" });
+    await advance(6 * MINUTE);
+    lists = 0;
+    await advance(MINUTE);
+    expect(lists).toBe(0);
   });
 });
 

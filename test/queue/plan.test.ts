@@ -1,7 +1,7 @@
 // Tables of plans: facts at given times, and what may begin then. No timer and no store.
 
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { arrived } from "../../src/queue/facts.ts";
+import { arrived, began, ended } from "../../src/queue/facts.ts";
 import { afterSeen, afterTaken, newFairness } from "../../src/queue/fairness.ts";
 import { Floods } from "../../src/queue/floods.ts";
 import { Gates } from "../../src/queue/gates.ts";
@@ -288,6 +288,21 @@ test.each<[script: string, may: boolean]>([
   const { state, now } = stateOf(script);
   expect(mayReadLimited(state, lane("a/b"), now)).toBe(may);
 });
+
+test.each([
+  { hasRead: false, wait: 0 },
+  { hasRead: true, wait: 13 },
+])(
+  "an attempt that ends without a read gives its turn in a flood back: read $hasRead",
+  ({ hasRead, wait }) => {
+    const { state, now } = stateOf("refuses*10 a/b; at 9");
+    vi.spyOn(performance, "now").mockReturnValue(now);
+    const reading = began(state, { eventId: "a/1", ref: "a/booking:X" } as ClaimedEvent);
+    for (let n = 0; n < 2; n += 1) state.floods.take(reading.lane, now);
+    ended(state, { ...reading, hasRead });
+    expect(state.floods.waitAt(reading.lane, now)).toBe(wait);
+  },
+);
 
 test.each<[script: string, dueIn: number | undefined]>([
   ["", undefined],
