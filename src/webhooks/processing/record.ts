@@ -42,17 +42,16 @@ export function compare(
     for (const [name, to] of Object.entries(now))
       if (!before || Object.hasOwn(before, name)) note(name, before?.[name], to);
   };
-  const { status: ownStatus } = snapshot.fields;
-  if (ownStatus !== undefined) noteAll(previous?.fields, { status: ownStatus });
+  // The status comes first, because readers of a change look for it.
+  const { status } = snapshot.fields;
+  if (status !== undefined) noteAll(previous?.fields, { status });
   // A form that `track` chose may hide a change of the status, or a move of the stay.
   note("status", previous?.status, snapshot.status);
   noteAll(previous?.fields, snapshot.fields);
   if (previous) noteAll(baseOf(previous), base);
-  const { status } = changes;
   return {
     changed: Object.keys(changes).length > 0,
-    // The status comes first, because readers of a change look for it.
-    changes: status === undefined ? changes : { status, ...changes },
+    changes,
     previous: previous && { status: previous.status, ...previous.fields },
   };
 }
