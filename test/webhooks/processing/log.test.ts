@@ -42,7 +42,7 @@ describe("by default, the console gets", () => {
     await notify("A1");
     expect(lines(warned)).toContainEqual(
       expect.stringMatching(
-        /requests to the platform fail\. The next request is in (0\.\d|1) s\. .*AuthenticationError: GET .* was answered with 401/,
+        /requests to the platform fail\. The next request is in (0\.9|1|1\.1) s\. .*AuthenticationError: GET .* was answered with 401/,
       ),
     );
     // The attempt does not count, so the line gives it no number.
