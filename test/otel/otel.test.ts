@@ -236,7 +236,8 @@ describe("the spans of a notification", () => {
     expect(producers).toHaveLength(2);
     const consumers = spans("process bookings");
     expect(consumers).toHaveLength(3);
-    expect(consumers[2]?.links[0]?.spanId).toBe(producers[1]?.spanId);
+    // On a busy machine, the recheck after the first event comes before that after the second.
+    expect(producers.map(({ spanId }) => spanId)).toContain(consumers[2]?.links[0]?.spanId);
 
     await platform.bookings.approve("HX3K9");
     const reconciler = createReconciler(webhooks, {});
