@@ -106,7 +106,8 @@ describeEvery(
       queue.start();
       await eventually(async () => expect(await store.counts()).toMatchObject({ done: 2 }));
       expect(await store.list({ limit: 2 })).toMatchObject([{ attempts: 1 }, { attempts: 1 }]);
-      expect(runs).toBe(3);
+      // Where both sessions look for a deadlock at once, the server ends both.
+      expect([3, 4]).toContain(runs);
     });
 
     const victims = ["the store's statement", "the write"] as const;
