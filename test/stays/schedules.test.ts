@@ -209,7 +209,7 @@ test("an extension whose begin was cut off, then cancelled: end gets the stay of
   expect(house.took()).toEqual(["nights end 1 10-14", "door end 1 10-14", "cleaning 1 10-14 early"]);
   const door = house.calls.filter(({ text }) => text.startsWith("door"));
   expect(new Set(door.map(({ id }) => id)).size).toBe(1);
-}, 20_000);
+});
 
 test("an extension that was cancelled before its begin was called: end gets the stay of the begin that was", async () => {
   const house = houseOf();
@@ -231,7 +231,7 @@ test("an extension that was cancelled before its begin was called: end gets the 
       text.replace("cleaning 1 10-13", "cleaning 1 10-14"),
     ),
   );
-}, 20_000);
+});
 
 test("403 at the check-out: the door closes at the fifth refusal, from the ledger", async () => {
   const house = houseOf();
@@ -323,7 +323,7 @@ test("a begin that takes longer than attemptTimeout holds up no other thing for 
     { name: "door", state: "on" },
     { name: "directions", state: "done" },
   ]);
-}, 20_000);
+});
 
 test("a booking that vanishes while things are on: they end, once nobody finds it and others are found", async () => {
   const house = houseOf();
@@ -363,4 +363,4 @@ test("500 cleanings at eleven: each house gets one, and each booking is read onc
   await house.at("13 11:00");
   expect(new Set(house.took()).size).toBe(500);
   expect(house.platform.reads.length - before).toBe(500);
-}, 60_000);
+});
