@@ -64,10 +64,18 @@ export default defineConfig({
           // Each worker loads the modules once, which halves the CPU of small files. A file that leaves something
           // behind, such as a clock or an environment variable, fails others. The soak runs each file in a worker of its own.
           isolate: false,
-          setupFiles: "test/support/end-of-file.ts",
+          setupFiles: ["test/support/end-of-file.ts", "test/support/same-waits.ts"],
         },
       },
-      { extends: true, test: { name: "servers", include: servers, exclude: ["**/node_modules/**"] } },
+      {
+        extends: true,
+        test: {
+          name: "servers",
+          include: servers,
+          exclude: ["**/node_modules/**"],
+          setupFiles: "test/support/same-waits.ts",
+        },
+      },
     ],
   },
 });

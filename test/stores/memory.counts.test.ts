@@ -3,6 +3,7 @@ import { eventStates } from "../../src/stores/event-states.ts";
 import type { Outcome } from "../../src/stores/event-store.ts";
 import { memoryStore } from "../../src/stores/memory/index.ts";
 import type { ClaimedEvent } from "../../src/stores/stored-event.ts";
+import { randomOf, seedOf } from "../system/random.ts";
 
 beforeEach(() => vi.useFakeTimers({ toFake: ["Date", "performance"] }));
 afterEach(() => vi.useRealTimers());
@@ -10,18 +11,9 @@ afterEach(() => vi.useRealTimers());
 const STEPS = 3000;
 const entry = { duration: 1 };
 
-/** Returns random whole numbers from 0 up to `end`, the same ones for the same seed. */
-function numbersOf(seed: number): (end: number) => number {
-  let state = seed;
-  return (end) => {
-    state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-    return Math.floor((state / 2 ** 32) * end);
-  };
-}
-
 test("counts has as many events of each state as list, after any calls", async () => {
-  const seed = Math.floor(Math.random() * 2 ** 31);
-  const upTo = numbersOf(seed);
+  const seed = seedOf("counts of the memory store");
+  const { below: upTo } = randomOf(seed);
   const store = memoryStore();
   const claims: ClaimedEvent[] = [];
   const newEvent = () => {

@@ -1,3 +1,5 @@
+import { randomInt } from "node:crypto";
+
 /** Random choices that a test can repeat: the same seed gives the same choices. */
 export interface Random {
   /** Returns an integer from 0 to `limit` - 1. */
@@ -12,7 +14,7 @@ export interface Random {
 
 /** Returns and prints the seed of this run. Set `FUZZ_SEED` to repeat a run. */
 export function seedOf(what: string): number {
-  const seed = Number(process.env.FUZZ_SEED ?? Math.floor(Math.random() * 2 ** 31));
+  const seed = Number(process.env.FUZZ_SEED ?? randomInt(2 ** 31));
   console.log(`${what}: FUZZ_SEED=${seed}`);
   return seed;
 }

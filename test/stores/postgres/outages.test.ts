@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { inspect } from "node:util";
 import pg from "pg";
@@ -47,7 +48,7 @@ describePostgres("on a network that fails", () => {
   );
 
   test("sessions that the server ends do not crash the process, even if the user's pool has no error listener", async () => {
-    const victims = `stayhook test ${Math.random().toString(36).slice(2)}`;
+    const victims = `stayhook test ${randomUUID().slice(0, 8)}`;
     const pool = new pg.Pool({ connectionString: url, application_name: victims, max: 2 });
     const store = schemas.store({ pool });
     await store.add(eventOf());
@@ -70,7 +71,7 @@ describePostgres("on a network that fails", () => {
 });
 
 test.skipIf(url === undefined)("a listening connection ends with its last subscriber", async () => {
-  const schema = `stayhook_test_${Math.random().toString(36).slice(2)}`;
+  const schema = `stayhook_test_${randomUUID().slice(0, 8)}`;
   const admin = new pg.Pool({ connectionString: url, max: 1 });
   const store = postgresStore({ connectionString: url, schema });
   onTestFinished(async () => {
