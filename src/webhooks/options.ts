@@ -66,6 +66,9 @@ export interface WebhookHandlerOptions<
    * a handler's options, write `track` before `on`, so that TypeScript knows these fields in `event.changes` and
    * `event.previous`.
    *
+   * If `track` throws, the attempt fails, as if the callback had thrown. `stays` works without these fields, so its things go
+   * on.
+   *
    * @example
    * ```ts
    * track: { booking: ({ total, guests }) => ({ total, guests: guests ?? null }) },

@@ -473,6 +473,41 @@ test("timeZone throws for a stay that no longer holds: nothing is wanted, so tha
   expect(house.took()).toEqual(["nights end 1 10-13", "door end 1 10-13", "cleaning 1 10-13 early"]);
 });
 
+test("track throws: its event fails, but what follows the stay needs no field of it", async () => {
+  let isBroken = false;
+  const told = vi.fn();
+  const house = houseOf({
+    on: { booking: told },
+    track: {
+      booking: () => {
+        if (isBroken) throw new Error("no such field");
+        return { total: 1 };
+      },
+    },
+  });
+  await house.book(1, "2026-05-10", "2026-05-13");
+  await house.at("10 15:00");
+  house.took();
+  told.mockClear();
+  isBroken = true;
+  await house.book(2, "2026-05-10", "2026-05-13");
+  expect(house.took()).toEqual([
+    ...["nights end 1 10-13", "door end 1 10-13", "nights begin 2 10-13", "door begin 2 10-13"],
+    "cleaning 1 10-13 early",
+  ]);
+  await house.at("13 11:00");
+  expect(house.took()).toEqual(["door end 2 10-13", "cleaning 2 10-13"]);
+  expect(told).not.toHaveBeenCalled();
+  const failing = (await house.store.list({ limit: 100 })).filter(({ state }) => state !== "done");
+  expect(
+    failing
+      .filter(({ state }) => state !== "scheduled")
+      .map(({ type, history }) => [type, history.at(-1)?.error]),
+  ).toEqual([
+    ["booking.Confirmed", "StayhookError: track.booking threw for booking:HX3K9: Error: no such field"],
+  ]);
+});
+
 test("timeZone throws for a platform that sends times: the old house ends, the new one waits, and nothing else does", async () => {
   let isAway = false;
   const told: unknown[] = [];

@@ -104,7 +104,7 @@ async function handleAnswer<Tx>(
   try {
     look ??= await options.lookAt(kind, read, account);
   } catch (error) {
-    return callbackFailed(work, error, type);
+    return await withoutTrack(work, read, (planned) => callbackFailed(planned, error, type));
   }
   if (!recent?.look) options.queued?.recent.keep(claim, read, look);
   const seen = look;
@@ -112,6 +112,20 @@ async function handleAnswer<Tx>(
   return await withPlan(work, found, (planned) =>
     isTimer ? fireTimer(planned, seen) : handleFound(planned, seen),
   );
+}
+
+/** A `track` that throws fails the event, but the things of a stay need no field of it. */
+async function withoutTrack<Tx>(
+  work: RecordWork<Tx>,
+  read: ReadRecord,
+  fail: (work: RecordWork<Tx>) => Ended<Tx>,
+): Promise<Ended<Tx>> {
+  const { options, subject } = work;
+  if (!options.things || subject.kind !== "booking") return fail(work);
+  const look = await options.lookAt(subject.kind, read, subject.account, false);
+  const found = foundIn(work, look, undefined);
+  // Without those fields, nobody can say whether the booking differs from its snapshot.
+  return await withPlan(work, found && { ...found, changed: false }, async (planned) => fail(planned));
 }
 
 /** Returns what the plan of a booking is made of. */

@@ -62,12 +62,14 @@ export interface Look {
 /**
  * Looks at a record that was read. With `accountFrom`, it needs the record's account.
  *
+ * @param isTracked - if `false`, without the option `track`
  * @throws StayhookError if `track` or `timeZone` throws, or returns something invalid
  */
 export type LookAt = (
   kind: "booking" | "listing",
   given: ReadRecord,
   account: string | undefined,
+  isTracked?: boolean,
 ) => Promise<Look>;
 
 /** The size limit for a snapshot's status and tracked fields, in bytes of JSON. */
@@ -95,11 +97,11 @@ export function lookerAt<B extends Booking, L extends Listing>(
       return { timeZone: undefined, zoneProblem };
     }
   };
-  return async (kind, given, account) => {
+  return async (kind, given, account, isTracked = true) => {
     const { timeZone, zoneProblem } = await zoneIn(kind, given, account);
     const look = lookAt(kind, given, timeZone, zoneProblem);
     const own = track[kind] as ((record: object, context: RecordContext) => Tracked) | undefined;
-    if (!own) return look;
+    if (!own || !isTracked) return look;
     const { record, base } = look;
     const context = kind === "booking" ? { account, timeZone, stay: stayIn(record, base) } : { account };
     let chosen: Tracked;
