@@ -138,10 +138,11 @@ export function settlementOf<Tx>(
     (outcome.events ?? []).map(({ event, ...options }) => additionOf(event, options, undefined, toStoreTime)),
   );
   const own = additions.find(({ event }) => event.eventId === claim.eventId);
+  const delay = outcome.state === "retrying" && outcome.holdsRecord ? ended.dueIn! : undefined;
   return {
     claim,
-    change: changeOf(claim, outcome, ended, own),
-    delay: outcome.state === "retrying" && outcome.holdsRecord ? ended.dueIn! : undefined,
+    change: delayed(changeOf(claim, outcome, ended, own), delay),
+    delay,
     record: outcome.state === "done" && claim.ref !== null ? copyOf(outcome.record) : undefined,
     ledger: outcome.ledger === undefined || claim.ref === null ? undefined : outcome.ledger || null,
     writes: (outcome.state === "done" && outcome.writes) || [],
@@ -270,6 +271,12 @@ function changeOf(
 ): EventChange {
   if (own !== undefined) return replaces(own, claim, ended.state) ? replacedBy(own, ended) : ended;
   return isCleared(claim, outcome) ? clearedBy(claim, ended) : ended;
+}
+
+/** The event that takes the place of the ended one waits, too, if it is due at once. */
+function delayed(change: EventChange, delay: number | undefined): EventChange {
+  if (delay === undefined || change.state !== "pending") return change;
+  return { ...change, dueIn: delay, dueAt: undefined };
 }
 
 /** Whether the attempt of a timer has cleared the timer itself. */

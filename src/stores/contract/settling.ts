@@ -1,6 +1,6 @@
 import { noEvents } from "../event-states.ts";
 import type { Snapshot } from "../snapshot.ts";
-import { between, type Cases, equal, failed, handled, idsOf, LONG, parked } from "./harness.ts";
+import { between, type Cases, equal, failed, handled, idsOf, LONG, parked, unreachable } from "./harness.ts";
 
 export const settling: Cases = {
   "a done outcome writes the snapshot, and raises sequence if the record has changed": async (bench) => {
@@ -116,6 +116,10 @@ export const settling: Cases = {
     equal("attempts and timestamp of the next claim", [next.attempts, next.timestamp], [1, own.timestamp]);
     await settle(next, { ...failed(LONG), events: [{ event: own, replace: "ended" }, { event: own }] });
     await shows(event, { state: "retrying", attempts: 1 });
+    await bench.store.replay({ eventId: event.eventId });
+    const moved = { ...event, timestamp: "2028-01-01T00:00:00.000Z" };
+    await settle(await claimOne(), { ...unreachable(LONG), events: [{ event: moved, replace: "moved" }] });
+    equal("claim() of an event in the place of one whose failure holds up its record", await claim(), []);
   },
 
   "`remove` deletes events of the record before `events` are recorded": async (bench) => {
