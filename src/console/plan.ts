@@ -100,7 +100,7 @@ export async function planOfChosen(store: Store, change: Change, chosen: readonl
   const early = change === "replay" ? events.filter(isToCome) : [];
   return {
     describe: async () => ({
-      question: questionOfChosen(change, early, events.length, chosen.length - early.length),
+      question: questionOfChosen(change, early, events.length),
       total: events.length,
       notes: early.length > 0 ? [RUN_NOW_HINT] : [],
       early,
@@ -115,12 +115,8 @@ export async function planOfChosen(store: Store, change: Change, chosen: readonl
   };
 }
 
-function questionOfChosen(
-  change: Change,
-  early: readonly StoredEvent[],
-  total: number,
-  others: number,
-): string {
+function questionOfChosen(change: Change, early: readonly StoredEvent[], total: number): string {
+  const others = total - early.length;
   if (early.length === 0) return `${verbs[change]} ${eventsOf(total)}`;
   const areTimers = early.every(({ source }) => source === "timer");
   const runNow = runNowWords(early.length, areTimers);

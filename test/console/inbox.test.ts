@@ -637,6 +637,10 @@ describe("scheduled events", () => {
     const parked = await handle("BAD", "Cancelled");
     const mixed = await browser.submit(`${url}/?state=scheduled`, "replay", [...chosen, ["event", parked]]);
     expect(plain(mixed.text)).toContain("Run 2 timers now, before their time, and replay 1 event?");
+    // It is done by now, and the page has shown it as parked, so that nothing replays it.
+    const changed = [...chosen, ["event", `parked ${parked}`] as const];
+    const left = await browser.submit(`${url}/?state=scheduled`, "replay", changed);
+    expect(plain(left.text)).toContain("Run 2 timers now, before their time?");
     const ran = await browser.post(asked.url, confirmedOf(asked.text));
     expect(plain(ran.text)).toContain("Replayed 2 events.");
     expect(ran.url).toContain("state=scheduled");
