@@ -50,6 +50,8 @@ export interface Description {
   readonly total: number;
   /** What else a person should know, each a line. */
   readonly notes: readonly string[];
+  /** Those of the notes that name what a deletion leaves on. */
+  readonly leftOn?: readonly string[] | undefined;
   /** The events that would run before their time. */
   readonly early: readonly StoredEvent[];
   /** The newest event, if all have one cause. */
@@ -233,13 +235,16 @@ export function planOfErase(store: Store, ref: string): Plan {
     ...deletion,
     describe: async () => {
       const { total, hasMore } = await countEventsAbout(store, ref, countLimit());
-      const on = onIn(await store.ledgerOf(ref));
+      const leftOn = onIn(await store.ledgerOf(ref)).map(
+        (thing) => `${thing} is on, and the deletion does not end it.`,
+      );
       return {
         ...deletion,
+        leftOn,
         question: `Delete ${hasMore ? "at least " : ""}${eventsOf(total)} and the snapshot of ${ref}`,
         total,
         notes: [
-          ...on.map((thing) => `${thing} is on, and the deletion does not end it.`),
+          ...leftOn,
           "Notifications and history are deleted, too. You cannot undo the deletion.",
           "Copies elsewhere, such as logs and backups, stay.",
         ],
@@ -262,7 +267,8 @@ export function planOfAccount(store: Store, account: string, onEnd: (erased: Era
     describe: async () => {
       const { total } = await countEvents(store, { account });
       const question = `Delete ${eventsOf(total)} and all snapshots of account ${account}`;
-      return { ...deletion, question, total, notes: await onOf(store, account) };
+      const leftOn = await onOf(store, account);
+      return { ...deletion, question, total, notes: leftOn, leftOn };
     },
     run: async (tell) => {
       const erased = await eraseAccount(store, account);

@@ -43,20 +43,18 @@ export const topLevelErase: Command = {
   examples: erase.examples.map((example) => example.replace("events ", "")),
 };
 
-/** The other notes are in the command's help. */
-const isOfThings = (note: string): boolean => note.includes(" on, and the deletion ");
-
 async function eraseRecord(invocation: Invocation): Promise<undefined> {
   const { out, positionals } = invocation;
   const given = checkRef(positionals[0] ?? "", "<ref>");
   const { ref, erased } = await withStore(invocation, async (store) => {
     const ref = await refIn(store, given);
     const plan = planOfErase(store, ref);
-    const { total, question, notes } = await plan.describe();
+    // The other notes are in the command's help.
+    const { total, question, leftOn = [] } = await plan.describe();
     const kept = [await store.snapshotOf(ref), await store.ledgerOf(ref)];
     if (total === 0 && kept.every((each) => each === undefined))
       throw new MissingError(`The store has no data about ${ref}.`);
-    for (const note of notes.filter(isOfThings)) out.warn(note);
+    for (const note of leftOn) out.warn(note);
     await confirm(invocation, question);
     return { ref, erased: await plan.run(() => {}) };
   });
@@ -70,8 +68,8 @@ async function eraseOf(invocation: Invocation, account: string): Promise<number>
     const plan = planOfAccount(store, account, (counts) => {
       erased = counts;
     });
-    const { question, notes } = await plan.describe();
-    for (const note of notes.filter(isOfThings)) out.warn(note);
+    const { question, leftOn = [] } = await plan.describe();
+    for (const note of leftOn) out.warn(note);
     await confirm(invocation, question);
     return plan.run(() => {});
   });
