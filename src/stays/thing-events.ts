@@ -3,6 +3,7 @@
 import type { FurtherEvent } from "../stores/event-store.ts";
 import type { ClaimedEvent, NewEvent, StoredEvent } from "../stores/stored-event.ts";
 import type { Fact } from "./rules.ts";
+
 /** What an event of the source `thing` is for. */
 export interface ThingOrigin {
   /** The name of the thing. It is absent if the event plans anew, or forgets the booking. */
@@ -104,6 +105,7 @@ export function waitedOf({ claimedAt, dueAt }: ClaimedEvent): number {
   return claimedAt - dueAt.getTime();
 }
 
+/** Says what became of the events of a plan before. */
 export function factsOf(rows: ReadonlyMap<string, StoredEvent | undefined>): Map<string, Fact> {
   return new Map(
     [...rows].map(([eventId, row]) => {
